@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 import yaml
 
@@ -434,3 +435,42 @@ async def test_a_namespace_is_deleted_with_its_objects(kubectl: Kubectl) -> None
     code, _, errors = await kubectl.run("get", "namespace", other)
     assert code == 1
     assert "NotFound" in errors
+
+
+async def test_proxy_passes_requests_on_with_the_credentials(kubectl: Kubectl) -> None:
+    await kubectl("create", "configmap", "settings", "--from-literal=color=blue")
+    proxy = await kubectl.start("proxy", "--port=0")
+    assert proxy.stdout is not None
+    try:
+        async with asyncio.timeout(60):
+            line = (await proxy.stdout.readline()).decode()
+            address = line.removeprefix("Starting to serve on ").strip()
+            path = f"/api/v1/namespaces/{kubectl.namespace}/configmaps/settings"
+            async with aiohttp.ClientSession(f"http://{address}") as session:
+                async with session.get(path) as response:
+                    assert (response.status, (await response.json())["data"]) == (200, {"color": "blue"})
+                async with session.delete(f"{path}-none") as response:
+                    assert (response.status, (await response.json())["reason"]) == (404, "NotFound")
+    finally:
+        proxy.terminate()
+        await proxy.communicate()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("exec", "lone", "--", "ls"),
+        ("attach", "lone"),
+        ("cp", "lone:/etc/hosts", "hosts"),
+        ("port-forward", "pod/lone", ":80"),
+    ],
+)
+async def test_what_needs_a_running_container_is_refused(
+    kubectl: Kubectl, engine: str, arguments: tuple[str, ...]
+) -> None:
+    await kubectl("run", "lone", "--image=example.com/lone:1")
+    await kubectl("wait", "--for=condition=Ready", "pod/lone", "--timeout=30s")
+    code, _, errors = await kubectl.run(*arguments)
+    assert code == 1
+    if engine == "embedded":
+        assert "nothing runs behind its pods and nodes; use the real engine" in errors

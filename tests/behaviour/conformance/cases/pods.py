@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from tests.behaviour.conformance.cases.requests import PODS, case, get, merge, pod, post, strategic
+from tests.behaviour.conformance.cases.requests import PODS, case, get, merge, pod, post, put, strategic
+
+APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/main"
+CONDITION = {"type": "Ready", "status": "False", "observedGeneration": 1}
+
+
+def annotated(profile: str, **spec: object) -> dict[str, object]:
+    """Return a pod with an AppArmor annotation of its container."""
+    body = pod(**spec)
+    body["metadata"]["annotations"] = {APP_ARMOR: profile}
+    return body
+
 
 CASES = [
     case("a pod gets its defaults", post(PODS, pod())),
@@ -157,5 +168,50 @@ CASES = [
             ("at a path that is in use", "1Gi", [{"name": "a", "mountPath": "/x"}] * 2),
             ("of a faulty volume", "-1", [{"name": "a", "mountPath": "", "subPath": "../x"}]),
         )
+    ),
+    case(
+        "a put of a status without a quality of service keeps it",
+        post(PODS, pod()),
+        put(f"{PODS}/one/status", {**pod(), "status": {"phase": "Running"}}),
+        put(f"{PODS}/one/status", {**pod(), "status": {"phase": "Running", "qosClass": "Guaranteed"}}),
+    ),
+    case(
+        "a put of a status without observed generations keeps them",
+        post(PODS, pod()),
+        put(f"{PODS}/one/status", {**pod(), "status": {"observedGeneration": 1, "conditions": [CONDITION]}}),
+        put(f"{PODS}/one/status", {**pod(), "status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
+    ),
+    *(
+        case(f"a pod with the AppArmor annotation {profile!r}", post(PODS, annotated(profile)))
+        for profile in ("runtime/default", "unconfined", "localhost/strict", "localhost/", "nonsense")
+    ),
+    case(
+        "a pod with an AppArmor annotation and the same profile of the pod",
+        post(
+            PODS,
+            annotated("runtime/default", securityContext={"appArmorProfile": {"type": "RuntimeDefault"}}),
+        ),
+    ),
+    *(
+        case(
+            f"a pod with an AppArmor annotation that is not its {kind} profile",
+            post(
+                PODS,
+                annotated(
+                    "localhost/other",
+                    containers=[
+                        {"name": "main", "image": "x", "securityContext": {"appArmorProfile": profile}}
+                    ],
+                ),
+            ),
+        )
+        for kind, profile in (
+            ("default", {"type": "RuntimeDefault"}),
+            ("local", {"type": "Localhost", "localhostProfile": "strict"}),
+        )
+    ),
+    case(
+        "a pod with an AppArmor annotation of a container that it lacks",
+        post(PODS, annotated("unconfined", containers=[{"name": "other", "image": "x"}])),
     ),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kapsa.devcluster.embedded.admission.namespace_lifecycle import NamespaceLifecycle
+from kapsa.devcluster.embedded.admission.plugins.app_armor import AppArmorAnnotations
 from kapsa.devcluster.embedded.admission.plugins.certificates import (
     CertificateAuthor,
     CertificateRights,
@@ -62,6 +63,7 @@ def admission_chain(
         MutatingPolicies(backend, authorizer),
         ValidatingPolicies(backend, authorizer),
         webhooks,
+        AppArmorAnnotations(backend),
         CertificateAuthor(backend),
         ResourceQuotas(backend, write_status),
     ]

@@ -222,6 +222,8 @@ async def _prepare_update(backend: Backend, write: WriteRequest, obj: Object, ol
     metadata.keep_system_fields(obj, old)
     if is_whole:
         strategy.prepare_for_update(obj, old)
+    elif is_status:
+        strategy.prepare_for_status(obj, old)
     if not (is_status or is_system) and strategy.counts_generations and strategy.raises_generation(obj, old):
         obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
     own = strategy.validate_status(obj, old) if is_status else []

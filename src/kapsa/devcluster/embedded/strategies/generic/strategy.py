@@ -129,6 +129,9 @@ class Strategy:
     def prepare_for_update(self, obj: Object, old: Object) -> None:
         """Set or copy the fields that the system maintains."""
 
+    def prepare_for_status(self, obj: Object, old: Object) -> None:
+        """Set or copy the fields of a status that the system maintains."""
+
     def raises_generation(self, obj: Object, old: Object) -> bool:
         """Return whether an update changes fields other than metadata and status."""
         for field in obj.keys() | old.keys():

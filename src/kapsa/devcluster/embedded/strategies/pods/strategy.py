@@ -7,6 +7,7 @@ from typing import Any
 
 from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
 from kapsa.devcluster.embedded.strategies.pods import validation
+from kapsa.devcluster.embedded.strategies.pods.app_armor import validate_annotations
 from kapsa.devcluster.embedded.strategies.pods.defaults import containers, default_pod, default_pod_spec
 from kapsa.devcluster.embedded.strategies.pods.warnings import name_warnings, pod_spec_warnings
 from kapsa.schemas.field_errors import FieldError, forbidden, invalid
@@ -57,6 +58,20 @@ class PodStrategy(BuiltInStrategy):
         # Admission may have set requests and limits.
         obj["status"]["qosClass"] = quality_of_service(obj["spec"])
 
+    def prepare_for_status(self, obj: Object, old: Object) -> None:
+        status, before = obj.setdefault("status", {}), old.get("status") or {}
+        # Old kubelets dropped what they did not set.
+        for field in ("qosClass", "observedGeneration"):
+            if not status.get(field) and before.get(field):
+                status[field] = before[field]
+        observed = {
+            each.get("type"): each.get("observedGeneration") for each in before.get("conditions") or ()
+        }
+        for condition in status.get("conditions") or ():
+            generation = observed.get(condition.get("type"))
+            if generation and not condition.get("observedGeneration"):
+                condition["observedGeneration"] = generation
+
     def validate(self, obj: Object) -> list[FieldError]:
         annotations = obj["metadata"].get("annotations") or {}
         errors: list[FieldError] = []
@@ -64,6 +79,9 @@ class PodStrategy(BuiltInStrategy):
             detail = "must set spec.nodeName if mirror pod annotation is set"
             errors.append(invalid(f"metadata.annotations[{_MIRROR}]", annotations[_MIRROR], detail))
         return errors + validation.validate_pod_spec(obj["spec"], "spec")
+
+    def validate_create(self, obj: Object) -> list[FieldError]:
+        return [*validate_annotations(obj), *self.validate(obj)]
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         # Immutable fields were validated on creation.
@@ -73,7 +91,8 @@ class PodStrategy(BuiltInStrategy):
         before, after = old["spec"].get("nodeName", ""), obj["spec"].get("nodeName", "")
         if before != after:
             return [forbidden("status.nodeName", "may not be changed directly")]
-        return []
+        quality, original = ((each.get("status") or {}).get("qosClass") for each in (obj, old))
+        return [] if quality == original else [invalid("status.qosClass", quality, "field is immutable")]
 
     def grace_seconds(self, obj: Object, requested: int | None) -> int | None:
         if requested is None:
