@@ -89,11 +89,12 @@ class Session:
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in SESSIONS.glob("*.txt")))
 async def test_each_command_answers_as_recorded_on_the_real_engine(
-    name: str, session: Session, request: pytest.FixtureRequest
+    name: str, session: Session, engine: str, request: pytest.FixtureRequest
 ) -> None:
     transcript = SESSIONS / f"{name}.txt"
     steps = list(parse(transcript.read_text()))
     if request.config.getoption("--record"):
+        assert engine == "real", "transcripts are what the real engine answers; add --engine real"
         transcript.write_text(render([await session.recorded(step) for step in steps]))
         return
     for step in steps:
