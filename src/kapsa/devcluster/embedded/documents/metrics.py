@@ -1,7 +1,8 @@
 """Metrics of the server at `/metrics`, under the names and labels of kube-apiserver.
 
 Each label has a bounded number of values, whatever clients send: a request for a resource that does not exist is not
-counted, as in the real server. A watch is counted when it begins, the real server counts it when it ends.
+counted, as in the real server. Two differences: a watch is counted when it begins, not when it ends, and requests that
+the real server's filters reject, such as those without the right, are counted, too.
 """
 
 from __future__ import annotations
