@@ -1,36 +1,91 @@
-"""The HTTP application."""
+"""The HTTP application: routes, middleware, the one exception handler, and the OpenAPI document."""
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
-from litestar import Litestar, Response, get
-from litestar.openapi.config import OpenAPIConfig
+from litestar import Litestar
+from litestar.datastructures import State
+from litestar.types import ControllerRouterHandler
+from prometheus_client import CollectorRegistry
 
-from kapsa import __version__
+from kapsa.fleet.api.authentication.authenticator import CallerAuthenticator
+from kapsa.fleet.api.authentication.oidc import OidcFlow
+from kapsa.fleet.api.middleware.access import AccessMiddleware
+from kapsa.fleet.api.middleware.idempotency import IdempotencyMiddleware
+from kapsa.fleet.api.middleware.observation import (
+    ApiMetrics,
+    ObservationMiddleware,
+    add_security_headers,
+)
+from kapsa.fleet.api.openapi.document import build_document
+from kapsa.fleet.api.problems import answer_with_problem
+from kapsa.fleet.api.requests import ApiRequest
+from kapsa.fleet.api.routes.audit import AuditController
+from kapsa.fleet.api.routes.operators import OperatorController
+from kapsa.fleet.api.routes.session import SessionController
+from kapsa.fleet.api.routes.sign_in import SignInController
+from kapsa.fleet.api.routes.system import SystemController
+from kapsa.fleet.api.use_cases import UseCases
+from kapsa.fleet.orchestrator.ports.idempotency import IdempotencyKeys
+from kapsa.fleet.orchestrator.ports.rate_limits import RateLimits
 
-__all__ = ["ServerHealth", "create_application"]
+__all__ = ["ApiParts", "create_application"]
+
+_LARGEST_BODY = 1024 * 1024
+
+CONTROLLERS: list[ControllerRouterHandler] = [
+    SystemController,
+    SessionController,
+    SignInController,
+    OperatorController,
+    AuditController,
+]
 
 
-class ServerHealth(msgspec.Struct, frozen=True, rename="camel"):
-    """The health of the manager itself."""
+class ApiParts(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts that the application is made of."""
 
-    status: str
-    version: str
-    database: str
+    use_cases: UseCases
+    authenticator: CallerAuthenticator
+    rate_limits: RateLimits
+    idempotency_keys: IdempotencyKeys
+    check_database: Callable[[], Awaitable[None]]
+    """Raises if the database does not answer."""
+    registry: CollectorRegistry
+    """The metrics of this replica."""
+    oidc: OidcFlow | None = None
+    accepts_pasted_tokens: bool = False
+    """True in development: a browser session starts with a token of `kapsa fleet token`."""
 
 
-def create_application(check_database: Callable[[], Awaitable[None]]) -> Litestar:
-    """Return the application. `check_database` raises if the database does not answer."""
-
-    @get("/health")
-    async def health() -> Response[ServerHealth]:
-        """Report whether the manager can serve requests."""
-        try:
-            await check_database()
-        except Exception:
-            return Response(ServerHealth("Unhealthy", __version__, "Unreachable"), status_code=503)
-        return Response(ServerHealth("Healthy", __version__, "Reachable"))
-
-    return Litestar(
-        [health], openapi_config=OpenAPIConfig(title="Kapsa fleet", version="v1"), logging_config=None
+def create_application(parts: ApiParts) -> Litestar:
+    """Return the application."""
+    application = Litestar(
+        CONTROLLERS,
+        middleware=[
+            ObservationMiddleware(ApiMetrics(parts.registry)),
+            AccessMiddleware(parts.authenticator, parts.rate_limits),
+            IdempotencyMiddleware(parts.idempotency_keys),
+        ],
+        exception_handlers={Exception: answer_with_problem},
+        before_send=[add_security_headers],
+        request_class=ApiRequest,
+        request_max_body_size=_LARGEST_BODY,
+        openapi_config=None,
+        logging_config=None,
+        state=State(_state(parts)),
     )
+    application.state.document = build_document(application.routes)
+    return application
+
+
+def _state(parts: ApiParts) -> dict[str, Any]:
+    return {
+        "use_cases": parts.use_cases,
+        "authenticator": parts.authenticator,
+        "check_database": parts.check_database,
+        "registry": parts.registry,
+        "oidc": parts.oidc,
+        "accepts_pasted_tokens": parts.accepts_pasted_tokens,
+    }

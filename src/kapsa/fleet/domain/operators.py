@@ -17,21 +17,27 @@ __all__ = [
 ]
 
 
-class HttpChart(msgspec.Struct, frozen=True, rename="camel", tag="http", tag_field="type"):
+class HttpChart(
+    msgspec.Struct, frozen=True, rename="camel", tag="http", tag_field="type", forbid_unknown_fields=True
+):
     """A chart in an HTTP chart repository (one with an index.yaml)."""
 
     repository: str
     chart: str
 
 
-class OciChart(msgspec.Struct, frozen=True, rename="camel", tag="oci", tag_field="type"):
+class OciChart(
+    msgspec.Struct, frozen=True, rename="camel", tag="oci", tag_field="type", forbid_unknown_fields=True
+):
     """A chart in an OCI registry; its tags are the versions."""
 
     reference: str
     """`oci://registry.example.com/charts/cert-manager`, without a tag."""
 
 
-class UploadedChart(msgspec.Struct, frozen=True, rename="camel", tag="upload", tag_field="type"):
+class UploadedChart(
+    msgspec.Struct, frozen=True, rename="camel", tag="upload", tag_field="type", forbid_unknown_fields=True
+):
     """A chart whose archives are uploaded, one for each version."""
 
     chart: str

@@ -39,7 +39,9 @@ Percentage = Annotated[int, msgspec.Meta(ge=1, le=100)]
 Parallel = Annotated[int, msgspec.Meta(ge=1, le=100)]
 
 
-class CanaryStrategy(msgspec.Struct, frozen=True, rename="camel", tag="Canary", tag_field="type"):
+class CanaryStrategy(
+    msgspec.Struct, frozen=True, rename="camel", tag="Canary", tag_field="type", forbid_unknown_fields=True
+):
     """A growing share of the clusters; each stage soaks and must be healthy before the next begins."""
 
     initial_percentage: Percentage = 10
@@ -54,7 +56,9 @@ class CanaryStrategy(msgspec.Struct, frozen=True, rename="camel", tag="Canary", 
     parallel_clusters: Parallel = 5
 
 
-class BlueGreenStrategy(msgspec.Struct, frozen=True, rename="camel", tag="BlueGreen", tag_field="type"):
+class BlueGreenStrategy(
+    msgspec.Struct, frozen=True, rename="camel", tag="BlueGreen", tag_field="type", forbid_unknown_fields=True
+):
     """A second release next to the first, with one controller running at a time."""
 
     blue_namespace: str
@@ -70,7 +74,9 @@ class BlueGreenStrategy(msgspec.Struct, frozen=True, rename="camel", tag="BlueGr
     parallel_clusters: Parallel = 5
 
 
-class RollingStrategy(msgspec.Struct, frozen=True, rename="camel", tag="Rolling", tag_field="type"):
+class RollingStrategy(
+    msgspec.Struct, frozen=True, rename="camel", tag="Rolling", tag_field="type", forbid_unknown_fields=True
+):
     """One cluster after another."""
 
     cluster_order: tuple[str, ...] = ()
@@ -79,7 +85,9 @@ class RollingStrategy(msgspec.Struct, frozen=True, rename="camel", tag="Rolling"
     pause_between_clusters: timedelta = timedelta(minutes=2)
 
 
-class DirectStrategy(msgspec.Struct, frozen=True, rename="camel", tag="Direct", tag_field="type"):
+class DirectStrategy(
+    msgspec.Struct, frozen=True, rename="camel", tag="Direct", tag_field="type", forbid_unknown_fields=True
+):
     """All clusters at once."""
 
     parallel_clusters: Parallel = 10

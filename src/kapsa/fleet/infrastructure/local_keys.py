@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from kapsa.fleet.domain.principals import Principal
+from kapsa.fleet.domain.principals import Principal, Role
 from kapsa.fleet.infrastructure.vault.encryption_keys import (
     KeyRingError,
     check_private,
@@ -88,8 +88,7 @@ class LocalKeys:
             "iat": now,
             "nbf": now,
             "exp": now + lifetime,
-            "roles": sorted(principal.roles),
-            "environments": sorted(principal.owned),
+            "roles": sorted(_role_texts(principal)),
             **({"email": principal.email} if principal.email else {}),
         }
         return jwt.encode(claims, self.signing_key(), algorithm="EdDSA")
@@ -108,3 +107,8 @@ class LocalKeys:
         finally:
             aside.unlink()
         return True
+
+
+def _role_texts(principal: Principal) -> list[str]:
+    owned = [f"{Role.ENVIRONMENT_OWNER}:{environment}" for environment in principal.owned]
+    return [*(role for role in principal.roles if role is not Role.ENVIRONMENT_OWNER), *owned]

@@ -1,6 +1,7 @@
 """The running manager: everything composed, started in order, and stopped in the reverse order.
 
 - `services`: what the API and the background tasks use, built from settings.
+- `api_parts`: the parts of the API.
 - `background`: tasks that run all the time.
 - `http_server`: the listener of the API.
 - `lifecycle`: start and stop.

@@ -12,6 +12,7 @@ from kapsa.fleet.infrastructure.local_keys import LocalKeys
 from kapsa.fleet.infrastructure.postgres.database import Database, DatabaseError
 from kapsa.fleet.infrastructure.postgres.embedded import EmbeddedServer, running_server
 from kapsa.fleet.infrastructure.postgres.migration import migrate
+from kapsa.fleet.server.api_parts import build_api_parts
 from kapsa.fleet.server.background import BackgroundTask, BackgroundTasks
 from kapsa.fleet.server.http_server import HttpServer
 from kapsa.fleet.server.services import ManagerServices, build_services
@@ -73,7 +74,7 @@ class FleetServer:
             self.tasks = BackgroundTasks((*self.services.background(), *_watch(embedded)))
             self.tasks.start()
             stack.push_async_callback(self.tasks.stop)
-            self.http = HttpServer(self._settings, create_application(database.check))
+            self.http = HttpServer(self._settings, create_application(build_api_parts(self.services)))
             await self.http.start()
             stack.push_async_callback(self.http.stop)
             self._stack = stack.pop_all()

@@ -10,6 +10,7 @@ __all__ = [
     "CREATE_DEPLOYMENT",
     "LIST_CLUSTERS",
     "LIST_OPERATORS",
+    "WRITES",
     "RateLimit",
     "RateLimits",
 ]
@@ -27,6 +28,8 @@ CREATE_DEPLOYMENT = RateLimit("deployments.create", 10)
 LIST_OPERATORS = RateLimit("operators.list", 60)
 LIST_CLUSTERS = RateLimit("clusters.list", 60)
 CREATE_CLUSTER = RateLimit("clusters.create", 5)
+WRITES = RateLimit("writes", 60)
+"""All other requests that change something."""
 
 
 class RateLimits(Protocol):

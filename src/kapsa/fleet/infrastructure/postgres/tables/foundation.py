@@ -25,6 +25,7 @@ __all__ = [
     "audit_entry",
     "audit_head",
     "audit_seal",
+    "browser_session",
     "idempotency_key",
     "internal_secret",
     "outbox",
@@ -123,6 +124,17 @@ rate_limit = Table(
     Column("expires_at", _MOMENT, nullable=False),
     Index(None, "expires_at"),
     prefixes=["UNLOGGED"],
+)
+
+browser_session = Table(
+    "browser_session",
+    metadata,
+    Column("token_hash", LargeBinary, primary_key=True),
+    Column("principal", JSONB, nullable=False),
+    Column("created_at", _MOMENT, nullable=False, server_default=_NOW),
+    Column("expires_at", _MOMENT, nullable=False),
+    Index(None, "expires_at"),
+    comment="Sessions of browsers. The cookie is stored as a hash: a dump of the database signs nobody in.",
 )
 
 vault_key = Table(

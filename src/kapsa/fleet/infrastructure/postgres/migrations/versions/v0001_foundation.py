@@ -110,6 +110,16 @@ CREATE UNLOGGED TABLE fleet.rate_limit (
   CONSTRAINT rate_limit_pkey PRIMARY KEY (subject, name)
 );
 CREATE INDEX rate_limit_expires_at ON fleet.rate_limit (expires_at);
+
+CREATE TABLE fleet.browser_session (
+  token_hash bytea CONSTRAINT browser_session_pkey PRIMARY KEY,
+  principal jsonb NOT NULL,
+  created_at timestamptz NOT NULL DEFAULT fleet.now(),
+  expires_at timestamptz NOT NULL
+);
+CREATE INDEX browser_session_expires_at ON fleet.browser_session (expires_at);
+COMMENT ON TABLE fleet.browser_session IS
+  'Sessions of browsers. The cookie is stored as a hash: a dump of the database signs nobody in.';
 """
 
 VAULT = """

@@ -1,0 +1,1 @@
+"""Layers around every route, from the outside in: observation, access, idempotency."""

@@ -1,0 +1,94 @@
+"""An example for each type of a request or a response. Tests decode every one as its type."""
+
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+from kapsa.fleet.api.problems import Problem
+from kapsa.fleet.api.views import ServerHealth, SessionView, SignInWithToken
+from kapsa.fleet.domain.operators import ManagedOperator, OperatorVersion
+from kapsa.fleet.orchestrator.audit import AuditRecord
+from kapsa.fleet.orchestrator.operators import (
+    AddVersion,
+    RegisteredOperator,
+    RegisterOperator,
+    UpdateOperator,
+)
+from kapsa.fleet.orchestrator.pages import Page
+
+__all__ = ["EXAMPLES", "example_of"]
+
+_ID = "7f0c9b52-8f5f-4b0e-9d2a-7a4f6f1d2c11"
+_AT = "2026-11-17T12:00:00Z"
+_DIGEST = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+_CHART = {"type": "http", "repository": "https://charts.example.com", "chart": "cert-manager"}
+_OPERATOR = {
+    "id": _ID,
+    "name": "cert-manager",
+    "namespace": "cert-manager",
+    "source": _CHART,
+    "values": {"replicaCount": 2},
+    "environmentValues": {"Production": {"replicaCount": 3}},
+    "createdAt": _AT,
+    "createdBy": "maria",
+    "version": 1,
+}
+_VERSION = {
+    "operatorId": _ID,
+    "version": "1.19.1",
+    "chartDigest": _DIGEST,
+    "facts": {"crdsInCrds": ["certificates.cert-manager.io"], "kubeVersion": ">= 1.31.0-0"},
+    "createdAt": _AT,
+    "createdBy": "maria",
+}
+
+EXAMPLES: dict[Any, Any] = {
+    Problem: {
+        "type": "about:blank",
+        "title": "Bad Request",
+        "status": 400,
+        "detail": "/canaryConfig/initialPercentage: Expected `int` >= 1",
+        "errors": [{"path": "/canaryConfig/initialPercentage", "message": "Expected `int` >= 1"}],
+    },
+    ServerHealth: {"status": "Healthy", "version": "0.1.0", "database": "Reachable"},
+    SignInWithToken: {"token": "eyJhbGciOiJFZERTQSJ9.e30.c2lnbmF0dXJl"},
+    SessionView: {
+        "subject": "maria",
+        "roles": ["Operator"],
+        "environments": [],
+        "email": "maria@example.com",
+        "expiresAt": _AT,
+        "csrfToken": "5f2d0c",
+    },
+    RegisterOperator: {
+        "name": "cert-manager",
+        "namespace": "cert-manager",
+        "source": _CHART,
+        "version": "1.19.1",
+        "values": {"replicaCount": 2},
+    },
+    UpdateOperator: {"values": {"replicaCount": 3}},
+    AddVersion: {"version": "1.19.2"},
+    ManagedOperator: _OPERATOR,
+    OperatorVersion: _VERSION,
+    RegisteredOperator: {"operator": _OPERATOR, "version": _VERSION, "warnings": []},
+    AuditRecord: {
+        "id": 42,
+        "recordedAt": _AT,
+        "action": "operator.register",
+        "objectKind": "operator",
+        "objectId": _ID,
+        "actor": "maria",
+        "payload": {"name": "cert-manager", "version": "1.19.1"},
+        "link": 41,
+    },
+}
+
+
+def example_of(kind: Any) -> Any:
+    """Return the example of a type. A page has one item."""
+    if typing.get_origin(kind) is Page:
+        return {"items": [example_of(typing.get_args(kind)[0])], "nextCursor": ""}
+    if isinstance(EXAMPLES[kind], Mapping):
+        return dict(EXAMPLES[kind])
+    return EXAMPLES[kind]

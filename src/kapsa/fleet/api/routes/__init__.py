@@ -1,0 +1,1 @@
+"""The routes: one controller for each kind of object, with all methods of its paths."""
