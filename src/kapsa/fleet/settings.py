@@ -21,7 +21,14 @@ __all__ = ["DATABASE_VARIABLE", "PREFIX", "FleetSettings", "unknown_variables"]
 PREFIX = "KAPSA_FLEET_"
 DATABASE_VARIABLE = "KAPSA_DATABASE_URL"
 _SECRET = frozenset(
-    {"database_url", "encryption_keys", "smtp_password", "webhook_secret", "oidc_client_secret"}
+    {
+        "database_url",
+        "encryption_keys",
+        "smtp_password",
+        "webhook_secret",
+        "webhook_urls",
+        "oidc_client_secret",
+    }
 )
 
 PortNumber = Annotated[int, msgspec.Meta(ge=0, le=65_535)]

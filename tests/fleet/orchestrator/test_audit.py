@@ -82,8 +82,9 @@ async def test_an_erased_record_stays_in_the_list_without_its_content(
 ) -> None:
     async with database.transaction() as connection:
         await PostgresAuditTrail().erase(connection, "cluster", "id-10")
-    record = (await audit_log.page(ADMIN, limit=1)).items[0]
+    erasure, record = (await audit_log.page(ADMIN, limit=2)).items
     assert (record.object_id, record.actor, record.payload) == ("id-10", None, None)
+    assert (erasure.object_id, erasure.action) == ("id-10", "audit.erase")
 
 
 @pytest.mark.parametrize("role", [Role.OPERATOR, Role.VIEWER, Role.ENVIRONMENT_OWNER])

@@ -8,6 +8,7 @@ from kapsa.adapters.http.address_guard import reject_internal_address
 from kapsa.adapters.http.client import GuardedHttpClient
 from kapsa.adapters.variables import SettingsError
 from kapsa.fleet.infrastructure.audit.chain import chain_key
+from kapsa.fleet.infrastructure.audit.expiry import AuditExpiry
 from kapsa.fleet.infrastructure.audit.reader import PostgresAuditReader
 from kapsa.fleet.infrastructure.audit.sealer import AuditSealer
 from kapsa.fleet.infrastructure.audit.trail import PostgresAuditTrail
@@ -39,6 +40,7 @@ class ManagerServices(msgspec.Struct, frozen=True, kw_only=True):
     vault: LocalVault
     audit: PostgresAuditTrail
     audit_log: AuditLog
+    audit_expiry: AuditExpiry
     sealer: AuditSealer
     idempotency_keys: PostgresIdempotencyKeys
     rate_limits: PostgresRateLimits
@@ -52,6 +54,7 @@ class ManagerServices(msgspec.Struct, frozen=True, kw_only=True):
         """Return the tasks that run all the time."""
         return (
             BackgroundTask("audit-sealer", self.sealer.seal, every=1.0),
+            BackgroundTask("audit-expiry", self.audit_expiry.sweep, every=3600.0),
             BackgroundTask("outbox", self.dispatcher.deliver_due, every=1.0),
             BackgroundTask("retention", self.retention.sweep, every=3600.0),
             BackgroundTask("cluster-health", self.registry.monitor.run_due, every=1.0),
@@ -71,10 +74,6 @@ async def build_services(settings: FleetSettings, database: Database) -> Manager
     vault = LocalVault(encryption_keys(settings))
     await check_keys(database, vault)
     client = GuardedHttpClient(address_guard=None if settings.internal_addresses else reject_internal_address)
-    audit_age, outbox_age = (
-        timedelta(days=settings.audit_retention_days),
-        timedelta(days=settings.outbox_retention_days),
-    )
     audit = PostgresAuditTrail()
     return ManagerServices(
         settings=settings,
@@ -82,12 +81,13 @@ async def build_services(settings: FleetSettings, database: Database) -> Manager
         vault=vault,
         audit=audit,
         audit_log=AuditLog(PostgresAuditReader(database)),
+        audit_expiry=AuditExpiry(database, audit, timedelta(days=settings.audit_retention_days)),
         sealer=AuditSealer(database, await chain_key(database, vault)),
         idempotency_keys=PostgresIdempotencyKeys(database),
         rate_limits=PostgresRateLimits(database),
         outbox=PostgresOutbox(settings.webhook_urls, mail=bool(settings.smtp_host)),
         dispatcher=OutboxDispatcher(OutboxQueue(database), _senders(settings, client)),
-        retention=Retention(database, foundation_rules(audit_age, outbox_age)),
+        retention=Retention(database, foundation_rules(timedelta(days=settings.outbox_retention_days))),
         http_client=client,
         registry=build_registry(settings, database, vault, audit, client),
     )

@@ -142,6 +142,23 @@ async def test_a_failed_migration_leaves_nothing(
     postgres.drop_database(url)
 
 
+async def test_a_role_that_may_not_migrate_is_reported_in_one_line(postgres: PostgresServer) -> None:
+    url = postgres.create_empty_database()
+    owner = Database(url)
+    async with owner.transaction() as connection:
+        await connection.execute(text("CREATE ROLE guest"))
+        await connection.execute(text(f"ALTER DATABASE {url.database} SET role = 'guest'"))
+    await owner.close()
+    guest = Database(url)
+    with pytest.raises(
+        DatabaseError, match=r"cannot be migrated: permission denied for database .*owner"
+    ) as refused:
+        await migrate(guest)
+    assert "\n" not in str(refused.value)
+    await guest.close()
+    postgres.drop_database(url)
+
+
 @pytest.mark.parametrize(
     ("url", "message"),
     [

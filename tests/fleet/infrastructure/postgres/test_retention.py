@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import text
 
+from kapsa.fleet.infrastructure.audit.expiry import AuditExpiry
 from kapsa.fleet.infrastructure.audit.sealer import AuditSealer
 from kapsa.fleet.infrastructure.audit.trail import PostgresAuditTrail
 from kapsa.fleet.infrastructure.audit.verifier import verify_chain
@@ -17,7 +18,7 @@ from kapsa.fleet.orchestrator.ports.audit import AuditEntry
 from kapsa.fleet.orchestrator.ports.rate_limits import CREATE_CLUSTER
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
-RULES = foundation_rules(audit=timedelta(days=400), outbox=timedelta(days=30))
+RULES = foundation_rules(outbox=timedelta(days=30))
 
 
 async def fill(database: Database) -> None:
@@ -43,23 +44,25 @@ async def test_each_table_has_its_own_limit(database: Database) -> None:
     assert await retention.sweep() == {"fleet.idempotency_key": 1, "fleet.rate_limit": 1}
     database.set_clock(START + timedelta(days=31))
     assert await retention.sweep() == {"fleet.outbox": 2}
-    database.set_clock(START + timedelta(days=401))
-    assert await retention.sweep() == {"fleet.audit_content": 1}
     async with database.transaction() as connection:
         unsent = await connection.execute(text("SELECT count(*) FROM fleet.outbox"))
         assert unsent.scalar_one() == 1
 
 
-async def test_the_audit_chain_is_whole_after_retention(database: Database) -> None:
+async def test_the_audit_log_expires_and_its_chain_stays_whole(database: Database) -> None:
     database.set_clock(START)
     await fill(database)
     database.set_clock(START + timedelta(days=390))
     await fill(database)
     await AuditSealer(database, bytes(32)).seal()
     database.set_clock(START + timedelta(days=401))
-    await Retention(database, RULES).sweep()
+    expiry = AuditExpiry(database, PostgresAuditTrail(), timedelta(days=400))
+    assert await expiry.sweep() == 1
+    assert await expiry.sweep() == 0
     report = await verify_chain(database, bytes(32))
-    assert (report.links, report.erased, report.findings) == (2, 1, ())
+    assert (report.links, report.unsealed, report.erased, report.findings) == (2, 1, 1, ())
+    await AuditSealer(database, bytes(32)).seal()
+    assert (await verify_chain(database, bytes(32))).findings == ()
 
 
 async def test_more_rows_than_a_batch_are_deleted(database: Database) -> None:

@@ -8,7 +8,10 @@ from kapsa.fleet.infrastructure.postgres.tables.foundation import audit_content,
 from kapsa.fleet.infrastructure.requests.idempotency import mark_current_claim
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry
 
-__all__ = ["PostgresAuditTrail"]
+__all__ = ["ERASE", "PostgresAuditTrail"]
+
+ERASE = "audit.erase"
+"""The action of an entry that records an erasure."""
 
 
 class PostgresAuditTrail:
@@ -34,10 +37,17 @@ class PostgresAuditTrail:
     async def erase(self, connection: AsyncConnection, object_kind: str, object_id: str) -> int:
         """Erase actors and payloads of the entries of an object. Return the number of entries.
 
-        The entries stay in the chain, which remains whole.
+        The entries stay in the chain, which remains whole. An entry of its own records the erasure: the
+        verification reports content that is missing without one.
         """
+        erasure = AuditEntry(
+            actor="system:erasure", action=ERASE, object_kind=object_kind, object_id=object_id
+        )
+        await self.record(connection, erasure)
         entries = select(audit_entry.c.id).where(
-            audit_entry.c.object_kind == object_kind, audit_entry.c.object_id == object_id
+            audit_entry.c.object_kind == object_kind,
+            audit_entry.c.object_id == object_id,
+            audit_entry.c.action != ERASE,
         )
         return (
             await connection.execute(delete(audit_content).where(audit_content.c.entry_id.in_(entries)))

@@ -2,14 +2,17 @@
 
 import hmac
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import or_, select, text
+from sqlalchemy import func, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from kapsa.fleet.infrastructure.audit.chain import ChainEntry, content_hash, link_hash
+from kapsa.fleet.infrastructure.audit.expiry import EXPIRE
 from kapsa.fleet.infrastructure.audit.sealer import GENESIS, chain_columns
+from kapsa.fleet.infrastructure.audit.trail import ERASE
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.tables.foundation import (
     audit_content,
@@ -104,6 +107,7 @@ async def verify_chain(database: Database, key: bytes, *, anchor: str = "") -> A
         await _check_head(connection, walk)
         await _check_anchor(connection, walk, anchor)
         await _check_inserted(connection, walk)
+        await _check_erased(connection, walk)
         unsealed = await connection.execute(
             text("SELECT count(*) FROM fleet.audit_entry WHERE commit_order > :order"),
             {"order": walk.commit_order},
@@ -174,3 +178,38 @@ async def _check_inserted(connection: AsyncConnection, walk: _Walk) -> None:
     query = select(audit_entry.c.id).where(outside, ~sealed).order_by(audit_entry.c.id).limit(_MOST_FINDINGS)
     for entry_id in (await connection.execute(query)).scalars():
         walk.report(0, entry_id, f"entry {entry_id}: inserted after its place in the chain was sealed")
+
+
+async def _check_erased(connection: AsyncConnection, walk: _Walk) -> None:
+    """Report content that is missing although neither an erasure nor an expiry of it was recorded."""
+    expired = await _last_expiry(connection)
+    erasure = audit_entry.alias()
+    erased = (
+        select(erasure.c.id)
+        .where(
+            erasure.c.action == ERASE,
+            erasure.c.object_kind == audit_entry.c.object_kind,
+            erasure.c.object_id == audit_entry.c.object_id,
+            erasure.c.id > audit_entry.c.id,
+        )
+        .exists()
+    )
+    content = select(audit_content.c.entry_id).where(audit_content.c.entry_id == audit_entry.c.id).exists()
+    query = select(audit_entry.c.id).where(~content, ~erased, audit_entry.c.recorded_at >= expired)
+    query = query.order_by(audit_entry.c.id)
+    for entry_id in (await connection.execute(query.limit(_MOST_FINDINGS))).scalars():
+        walk.report(
+            0, entry_id, f"actor and payload of entry {entry_id}: missing, and no erasure was recorded"
+        )
+
+
+async def _last_expiry(connection: AsyncConnection) -> datetime:
+    """Return the time before which content has expired."""
+    query = select(func.max(audit_entry.c.object_id)).where(
+        audit_entry.c.action == EXPIRE, audit_entry.c.object_kind == "audit"
+    )
+    recorded = (await connection.execute(query)).scalar_one()
+    try:
+        return datetime.fromisoformat(recorded or "")
+    except ValueError:
+        return datetime.min.replace(tzinfo=UTC)

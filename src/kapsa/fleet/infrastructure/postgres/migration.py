@@ -6,7 +6,9 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from psycopg.errors import InsufficientPrivilege
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import ProgrammingError
 
 from kapsa.fleet.infrastructure.postgres.database import Database, DatabaseError
 
@@ -27,13 +29,21 @@ async def migrate(database: Database) -> list[str]:
 
     Replicas that start together wait for each other. All revisions are one transaction.
 
-    Raises DatabaseError if a newer program has migrated the database.
+    Raises DatabaseError if a newer program has migrated the database, or if our role may not.
     """
-    async with database.transaction() as connection:
-        await connection.execute(text("SET LOCAL lock_timeout = '10min'"))
-        await connection.execute(_LOCK)
-        await connection.execute(text("CREATE SCHEMA IF NOT EXISTS fleet"))
-        return await connection.run_sync(lambda sync: _upgrade(sync, database.description))
+    try:
+        async with database.transaction() as connection:
+            await connection.execute(text("SET LOCAL lock_timeout = '10min'"))
+            await connection.execute(_LOCK)
+            await connection.execute(text("CREATE SCHEMA IF NOT EXISTS fleet"))
+            return await connection.run_sync(lambda sync: _upgrade(sync, database.description))
+    except ProgrammingError as error:
+        if not isinstance(error.orig, InsufficientPrivilege):
+            raise
+        raise DatabaseError(
+            f"{database.description} cannot be migrated: {str(error.orig).splitlines()[0]}. "
+            "Make the role of KAPSA_DATABASE_URL the owner of the database"
+        ) from None
 
 
 def _upgrade(connection: Connection, description: str) -> list[str]:

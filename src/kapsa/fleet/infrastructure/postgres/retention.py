@@ -29,16 +29,9 @@ class RetentionRule(msgspec.Struct, frozen=True):
         return text(f"DELETE FROM {self.table} WHERE ({self.key}) IN ({self.expired} LIMIT {_BATCH})")  # noqa: S608 - no input of users
 
 
-def foundation_rules(audit: timedelta, outbox: timedelta) -> tuple[RetentionRule, ...]:
-    """Return the rules of the tables that every area uses."""
+def foundation_rules(outbox: timedelta) -> tuple[RetentionRule, ...]:
+    """Return the rules of the tables that every area uses, but the audit log, which has its own expiry."""
     return (
-        RetentionRule(
-            "fleet.audit_content",
-            "entry_id",
-            "SELECT c.entry_id FROM fleet.audit_content c JOIN fleet.audit_entry e ON e.id = c.entry_id"
-            " WHERE e.recorded_at < fleet.now() - :age",
-            audit,
-        ),
         RetentionRule(
             "fleet.outbox",
             "id",
