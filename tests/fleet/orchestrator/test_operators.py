@@ -181,7 +181,9 @@ async def test_secret_values_and_credentials_are_sealed_masked_and_opened_for_a_
             rows = (await connection.execute(text(f'SELECT t::text FROM fleet."{table}" t'))).scalars().all()
             assert rows
             assert all(PASSWORD not in row and PASSWORD.encode().hex() not in row for row in rows)
-    assert PASSWORD not in repr(audit.entries) + repr(result)
+    request = registration(secret_values={"token": PASSWORD}, credentials=RepositoryLogin("reader", PASSWORD))
+    update = UpdateOperator(secret_values={"token": PASSWORD})
+    assert PASSWORD not in repr(audit.entries) + repr(result) + repr(request) + repr(update)
 
 
 async def test_an_update_keeps_what_it_leaves_out_and_ignores_masks(

@@ -61,6 +61,9 @@ class RegisterOperator(msgspec.Struct, frozen=True, rename="camel", forbid_unkno
     """Values that are sealed, and masked wherever they are shown. They win over `values`."""
     credentials: RepositoryLogin | None = None
 
+    def __repr__(self) -> str:
+        return f"RegisterOperator({self.name})"  # secret values must not appear in logs
+
 
 class UpdateOperator(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """A request to change an operator. What is left out stays as it is; null erases secrets and credentials."""
@@ -72,6 +75,9 @@ class UpdateOperator(msgspec.Struct, frozen=True, rename="camel", forbid_unknown
     expected_version: int | None = None
     """The version that the change is based on: StateConflict if the operator has another one."""
 
+    def __repr__(self) -> str:
+        return "UpdateOperator(...)"  # secret values must not appear in logs
+
 
 class AddVersion(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """A request to register a version of an operator."""
@@ -81,6 +87,9 @@ class AddVersion(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
     archive: bytes = b""
     """The archive, if the operator's source is `upload`; base64 in JSON."""
     migration_guide: str = ""
+
+    def __repr__(self) -> str:
+        return f"AddVersion({self.version or 'newest'})"
 
 
 class RegisteredOperator(msgspec.Struct, frozen=True, rename="camel"):

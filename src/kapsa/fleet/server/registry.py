@@ -4,10 +4,12 @@ from datetime import timedelta
 
 import msgspec
 
-from kapsa.adapters.http.client import HttpClient
+from kapsa.adapters.http.address_guard import reject_internal_address
+from kapsa.adapters.http.client import GuardedHttpClient
 from kapsa.fleet.infrastructure.charts.published_charts import PublishedCharts
 from kapsa.fleet.infrastructure.clusters.clients import ClusterClients
 from kapsa.fleet.infrastructure.clusters.gateway import KubernetesGateway
+from kapsa.fleet.infrastructure.crds.live_resources import ClusterResources
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import PostgresClusters
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
@@ -21,10 +23,13 @@ from kapsa.fleet.orchestrator.ports.audit import AuditTrail
 from kapsa.fleet.orchestrator.ports.vault import KeyVault
 from kapsa.fleet.settings import FleetSettings
 
-__all__ = ["FleetRegistry", "build_registry"]
+__all__ = ["RegistryServices", "build_registry"]
+
+_DOWNLOAD_SECONDS = 60.0
+"""Enough for an archive of 16 MB over a slow line."""
 
 
-class FleetRegistry(msgspec.Struct, frozen=True, kw_only=True):
+class RegistryServices(msgspec.Struct, frozen=True, kw_only=True):
     """The use cases of operators and clusters, and what the rollout engine needs of them."""
 
     operators: Operators
@@ -33,26 +38,39 @@ class FleetRegistry(msgspec.Struct, frozen=True, kw_only=True):
     monitor: ClusterMonitor
     operator_secrets: OperatorSecrets
     clients: ClusterClients
+    resources: ClusterResources
     charts: PublishedCharts
+    http_client: GuardedHttpClient
+
+    async def close(self) -> None:
+        """Close connections to clusters and repositories."""
+        await self.clients.close()
+        await self.http_client.close()
 
 
 def build_registry(
-    settings: FleetSettings, database: Database, vault: KeyVault, audit: AuditTrail, http: HttpClient
-) -> FleetRegistry:
+    settings: FleetSettings, database: Database, vault: KeyVault, audit: AuditTrail
+) -> RegistryServices:
     """Build the registry. Addresses of clusters and repositories are judged as the settings say."""
     internal = settings.internal_addresses
     operators, clusters = PostgresOperators(), PostgresClusters()
+    http = GuardedHttpClient(
+        address_guard=None if internal else reject_internal_address, timeout=_DOWNLOAD_SECONDS
+    )
     charts = PublishedCharts(http, allow_http=settings.plain_http_repositories)
     lifetime = timedelta(minutes=settings.cluster_token_minutes)
     gateway = KubernetesGateway(allow_loopback=internal, token_lifetime=lifetime)
     credentials = ClusterCredentials(database, clusters, gateway, vault, audit)
     adoptions = Adoptions(database, clusters, operators, gateway, credentials, charts, vault, audit)
-    return FleetRegistry(
+    clients = ClusterClients(database, clusters, credentials, allow_loopback=internal)
+    return RegistryServices(
         operators=Operators(database, operators, charts, vault, audit),
         clusters=Clusters(database, clusters, gateway, credentials, adoptions, audit),
         adoptions=adoptions,
         monitor=ClusterMonitor(database, clusters, gateway, credentials, audit),
         operator_secrets=OperatorSecrets(operators, vault),
-        clients=ClusterClients(database, clusters, credentials, allow_loopback=internal),
+        clients=clients,
+        resources=ClusterResources(clients.client),
         charts=charts,
+        http_client=http,
     )

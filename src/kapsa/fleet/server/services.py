@@ -26,7 +26,7 @@ from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
 from kapsa.fleet.infrastructure.vault.rotation import check_keys
 from kapsa.fleet.orchestrator.audit import AuditLog
 from kapsa.fleet.server.background import BackgroundTask
-from kapsa.fleet.server.registry import FleetRegistry, build_registry
+from kapsa.fleet.server.registry import RegistryServices, build_registry
 from kapsa.fleet.settings import DATABASE_VARIABLE, PREFIX, FleetSettings
 
 __all__ = ["ManagerServices", "build_services", "encryption_keys"]
@@ -48,7 +48,7 @@ class ManagerServices(msgspec.Struct, frozen=True, kw_only=True):
     dispatcher: OutboxDispatcher
     retention: Retention
     http_client: GuardedHttpClient
-    registry: FleetRegistry
+    registry: RegistryServices
 
     def background(self) -> tuple[BackgroundTask, ...]:
         """Return the tasks that run all the time."""
@@ -62,7 +62,7 @@ class ManagerServices(msgspec.Struct, frozen=True, kw_only=True):
 
     async def close(self) -> None:
         """Close connections to the outside."""
-        await self.registry.clients.close()
+        await self.registry.close()
         await self.http_client.close()
 
 
@@ -89,7 +89,7 @@ async def build_services(settings: FleetSettings, database: Database) -> Manager
         dispatcher=OutboxDispatcher(OutboxQueue(database), _senders(settings, client)),
         retention=Retention(database, foundation_rules(timedelta(days=settings.outbox_retention_days))),
         http_client=client,
-        registry=build_registry(settings, database, vault, audit, client),
+        registry=build_registry(settings, database, vault, audit),
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
+from kapsa.adapters.redaction import printable, redact
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput
 from kapsa.fleet.infrastructure.clusters.session import KubernetesSession
 from kapsa.runtime import Client, ConfigError, HttpTransport, RetryPolicy, load_untrusted
@@ -42,7 +43,7 @@ def untrusted_client(kubeconfig: bytes, *, allow_loopback: bool) -> Client:
     try:
         access = load_untrusted(kubeconfig, allow_loopback=allow_loopback)
     except ConfigError as error:
-        message = str(error)
+        message = redact(printable(str(error)))[:1000]
         raise InvalidInput(message, InvalidField("/kubeconfig", message)) from None
     transport = HttpTransport(
         access,

@@ -7,6 +7,7 @@ from typing import Any
 
 from kapsa.fleet.domain.crds import parse_crd
 from kapsa.fleet.domain.errors import DomainError
+from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.crds import ResourcesUnreadable
 from kapsa.runtime import Client, ClientError, NotFound, UnknownKind
 
@@ -55,6 +56,6 @@ def _reported() -> Iterator[None]:
     """Turn an error of the cluster into one sentence for people."""
     try:
         yield
-    except (ClientError, UnknownKind, DomainError, TimeoutError) as error:
+    except (ClientError, ClusterUnreachable, UnknownKind, DomainError, TimeoutError) as error:
         reason = str(error) or type(error).__name__
         raise ResourcesUnreadable(reason[:_LONGEST_REASON]) from error
