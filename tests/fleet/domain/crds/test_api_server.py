@@ -10,7 +10,7 @@ import pytest
 
 from kapsa.devcluster import DevCluster
 from kapsa.fleet.domain.crds import ChangeSeverity, compare_schemas, parse_schema, worst
-from kapsa.runtime import ApiError, Client, Invalid, UnknownKind
+from kapsa.runtime import Client, Invalid
 from kapsa.schemas.defaulting import apply_defaults
 from kapsa.schemas.pruning import prune
 from kapsa.schemas.schema import Schema
@@ -18,6 +18,7 @@ from tests.eventually import eventually
 from tests.fleet.domain.crds.generator import Pairs, Raw
 from tests.fleet.domain.crds.resources import compare, crd, object_of, resource, version
 from tests.fleet.domain.crds.test_safety import is_structural
+from tests.fleet.served_kinds import accepted, served
 
 DEFINITIONS = "apiextensions.k8s.io/v1/CustomResourceDefinition"
 STRING = {"type": "string"}
@@ -151,14 +152,6 @@ def test_a_finding_says_whether_ratcheting_softens_it(index: int) -> None:
     assert [finding.ratchets for finding in findings] == [RATCHETED[index][-1]]
 
 
-async def accepted(call: Any) -> bool:
-    try:
-        await call
-    except Invalid:
-        return False
-    return True
-
-
 async def test_the_api_server_accepts_exactly_the_edits_that_a_finding_calls_ratcheted(
     cluster: DevCluster,
 ) -> None:
@@ -219,14 +212,6 @@ async def test_the_api_server_accepts_exactly_the_edits_that_a_finding_calls_rat
     assert edits == {name: softened for name, *_, softened in RATCHETED}
     assert [name for name, passed in labels.items() if not passed] == ["embedded"]
     assert not any(again.values())  # nothing softens the creation of the same object elsewhere
-
-
-async def served(client: Client, kind: str) -> bool:
-    try:
-        await client.list(kind)
-    except (ApiError, UnknownKind):
-        return False
-    return True
 
 
 @pytest.mark.real

@@ -19,7 +19,7 @@ from kapsa.schemas.schema import Schema
 from kapsa.schemas.validation import validate
 from tests.fleet.domain.crds.generator import Pairs, Raw
 
-ALL_PAIRS = 12_500
+ALL_PAIRS = 13_500
 """Of these more than 10,000 are structural."""
 SAMPLED_PAIRS = 150
 OBJECTS = 8

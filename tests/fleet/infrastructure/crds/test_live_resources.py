@@ -15,7 +15,7 @@ from kapsa.fleet.orchestrator.ports.crds import ResourcesUnreadable
 from kapsa.runtime import Client
 from tests.eventually import eventually
 from tests.fleet.domain.crds.resources import crd, object_of, resource, version
-from tests.fleet.domain.crds.test_api_server import served
+from tests.fleet.served_kinds import served
 
 CLUSTER = uuid.uuid4()
 COUNT = 45

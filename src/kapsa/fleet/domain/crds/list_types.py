@@ -29,7 +29,7 @@ def _list_type_change(before: str, after: str) -> NodeChange:
         )
     return breaking(
         ChangeRule.LIST_TYPE_CHANGED,
-        f"{text}: lists with duplicates are rejected, and owners of entries are not inferred",
+        f"{text}: lists with duplicates are rejected, and entries that exist belong to nobody: an apply without one keeps it",
     )
 
 
@@ -37,7 +37,7 @@ def _map_keys_change(before: set[str], after: set[str]) -> NodeChange:
     text = f"entries are identified by {', '.join(sorted(after))} now, not by {', '.join(sorted(before))}"
     return breaking(
         ChangeRule.MAP_KEYS_CHANGED,
-        f"{text}: owners of entries are recorded by the old keys, and duplicates by the new keys are rejected",
+        f"{text}: entries that exist belong to nobody, so that an apply without one keeps it, and duplicates by the new keys are rejected",
     )
 
 
@@ -45,5 +45,5 @@ def _map_type_change(after: str) -> NodeChange:
     if after == "atomic":
         text = "the map became atomic: managers that each own keys conflict, and a forced apply drops those of the others"
         return breaking(ChangeRule.MAP_TYPE_CHANGED, text)
-    text = "the map became granular: owners of keys are not inferred, so that nobody is warned of a conflict"
+    text = "the map became granular: keys that exist belong to nobody, so that others change them without a conflict"
     return warning(ChangeRule.MAP_TYPE_CHANGED, text)
