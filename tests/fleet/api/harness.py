@@ -22,14 +22,19 @@ from kapsa.fleet.api.use_cases import UseCases
 from kapsa.fleet.domain.operators import ChartFacts
 from kapsa.fleet.infrastructure.audit.reader import PostgresAuditReader
 from kapsa.fleet.infrastructure.audit.trail import PostgresAuditTrail
+from kapsa.fleet.infrastructure.clusters.gateway import KubernetesGateway
 from kapsa.fleet.infrastructure.postgres.database import Database
+from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import PostgresClusters
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
 from kapsa.fleet.infrastructure.requests.browser_sessions import PostgresBrowserSessions
 from kapsa.fleet.infrastructure.requests.idempotency import PostgresIdempotencyKeys
 from kapsa.fleet.infrastructure.requests.rate_limits import PostgresRateLimits
 from kapsa.fleet.infrastructure.vault.encryption_keys import FixedKeys, KeyRing, new_key_text
 from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
+from kapsa.fleet.orchestrator.adoptions import Adoptions
 from kapsa.fleet.orchestrator.audit import AuditLog
+from kapsa.fleet.orchestrator.cluster_credentials import ClusterCredentials
+from kapsa.fleet.orchestrator.clusters import Clusters
 from kapsa.fleet.orchestrator.operators import Operators
 from kapsa.fleet.orchestrator.ports.charts import ChartCrd, InspectedChart
 from kapsa.fleet.orchestrator.ports.rate_limits import RateLimit
@@ -90,16 +95,25 @@ class NoLimits:
         return 0
 
 
+def use_cases(database: Database, vault: LocalVault) -> UseCases:
+    """Return the use cases on a real database, with charts that no helm looks at."""
+    audit, charts, operators = PostgresAuditTrail(), FakeCharts(), PostgresOperators()
+    repository, gateway = PostgresClusters(), KubernetesGateway(allow_loopback=True)
+    credentials = ClusterCredentials(database, repository, gateway, vault, audit)
+    adoptions = Adoptions(database, repository, operators, gateway, credentials, charts, vault, audit)  # type: ignore[arg-type]
+    return UseCases(
+        operators=Operators(database, operators, charts, vault, audit),  # type: ignore[arg-type]
+        clusters=Clusters(database, repository, gateway, credentials, adoptions, audit),
+        audit_log=AuditLog(PostgresAuditReader(database)),
+    )
+
+
 def application(database: Database, **changes: Any) -> Litestar:
     """Return the real application; parts can be exchanged."""
     vault = LocalVault(FixedKeys(KeyRing.parse(new_key_text(), "test")))
-    audit = PostgresAuditTrail()
     verifier = TokenVerifier(LocalKey(SIGNING_KEY.public_key()), issuer=ISSUER, audience=AUDIENCE)
     parts: dict[str, Any] = {
-        "use_cases": UseCases(
-            operators=Operators(database, PostgresOperators(), FakeCharts(), vault, audit),
-            audit_log=AuditLog(PostgresAuditReader(database)),
-        ),
+        "use_cases": use_cases(database, vault),
         "authenticator": CallerAuthenticator(verifier, SessionKeeper(PostgresBrowserSessions(database))),
         "rate_limits": PostgresRateLimits(database),
         "idempotency_keys": PostgresIdempotencyKeys(database),

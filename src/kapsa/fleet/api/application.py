@@ -22,6 +22,7 @@ from kapsa.fleet.api.openapi.document import build_document
 from kapsa.fleet.api.problems import answer_with_problem
 from kapsa.fleet.api.requests import ApiRequest
 from kapsa.fleet.api.routes.audit import AuditController
+from kapsa.fleet.api.routes.clusters import ClusterController
 from kapsa.fleet.api.routes.operators import OperatorController
 from kapsa.fleet.api.routes.session import SessionController
 from kapsa.fleet.api.routes.sign_in import SignInController
@@ -39,6 +40,7 @@ CONTROLLERS: list[ControllerRouterHandler] = [
     SessionController,
     SignInController,
     OperatorController,
+    ClusterController,
     AuditController,
 ]
 

@@ -3,6 +3,7 @@
 import msgspec
 
 from kapsa.fleet.orchestrator.audit import AuditLog
+from kapsa.fleet.orchestrator.clusters import Clusters
 from kapsa.fleet.orchestrator.operators import Operators
 
 __all__ = ["UseCases"]
@@ -13,3 +14,4 @@ class UseCases(msgspec.Struct, frozen=True, kw_only=True):
 
     operators: Operators
     audit_log: AuditLog
+    clusters: Clusters

@@ -7,7 +7,7 @@ import msgspec
 from kapsa.fleet.domain.clusters import ClusterEnvironment
 from kapsa.fleet.domain.principals import Role
 
-__all__ = ["ServerHealth", "SessionView", "SignInWithToken"]
+__all__ = ["DeletionResult", "ServerHealth", "SessionView", "SignInWithToken"]
 
 
 class ServerHealth(msgspec.Struct, frozen=True, rename="camel"):
@@ -38,3 +38,10 @@ class SessionView(msgspec.Struct, frozen=True, rename="camel"):
     expires_at: datetime
     csrf_token: str
     """Repeat it as `X-CSRF-Token` in requests that change something. Empty unless this is a browser session."""
+
+
+class DeletionResult(msgspec.Struct, frozen=True, rename="camel"):
+    """The result of a deletion."""
+
+    notices: tuple[str, ...] = ()
+    """Remains elsewhere that could not be removed, and the remedy."""

@@ -33,7 +33,7 @@ class Weekday(enum.StrEnum):
     SUNDAY = "Sunday"
 
 
-class MaintenanceWindow(msgspec.Struct, frozen=True, rename="camel"):
+class MaintenanceWindow(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """A time of the week in which a cluster may be changed."""
 
     days: Annotated[tuple[Weekday, ...], msgspec.Meta(min_length=1, max_length=7)]
@@ -44,7 +44,7 @@ class MaintenanceWindow(msgspec.Struct, frozen=True, rename="camel"):
     """An IANA name such as `Europe/Prague`."""
 
 
-class ChangeFreeze(msgspec.Struct, frozen=True, rename="camel"):
+class ChangeFreeze(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """A period in which a cluster must not be changed."""
 
     starts_at: datetime

@@ -11,11 +11,8 @@ from kapsa.fleet.api.authentication.oidc import OidcClient, OidcFlow
 from kapsa.fleet.api.authentication.sessions import SessionKeeper
 from kapsa.fleet.api.authentication.tokens import TokenVerifier
 from kapsa.fleet.api.use_cases import UseCases
-from kapsa.fleet.infrastructure.charts.published_charts import PublishedCharts
 from kapsa.fleet.infrastructure.local_keys import LOCAL_ISSUER, LocalKeys
-from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
 from kapsa.fleet.infrastructure.requests.browser_sessions import PostgresBrowserSessions
-from kapsa.fleet.orchestrator.operators import Operators
 from kapsa.fleet.server.services import ManagerServices
 from kapsa.fleet.settings import PREFIX, FleetSettings
 
@@ -45,9 +42,8 @@ def build_api_parts(services: ManagerServices) -> ApiParts:
 
 
 def _use_cases(services: ManagerServices) -> UseCases:
-    charts = PublishedCharts(services.http_client)
-    operators = Operators(services.database, PostgresOperators(), charts, services.vault, services.audit)
-    return UseCases(operators=operators, audit_log=services.audit_log)
+    registry = services.registry
+    return UseCases(operators=registry.operators, clusters=registry.clusters, audit_log=services.audit_log)
 
 
 def _token_verifier(services: ManagerServices) -> TokenVerifier:

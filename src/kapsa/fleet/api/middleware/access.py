@@ -28,12 +28,14 @@ class AccessMiddleware(ASGIMiddleware):
     async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
         """Check a request, and pass it on with its caller."""
         rules = access_of(scope["route_handler"].opt)
-        if rules is not None:
-            connection: ASGIConnection = ASGIConnection(scope, receive, send)  # type: ignore[type-arg]
-            if rules.authenticated:
-                await self._admit(connection, rules)
-            if not scope["route_handler"].opt.get(ANY_QUERY):
-                _check_query(connection)
+        if rules is None:
+            await _answer_options(scope, send)
+            return
+        connection: ASGIConnection = ASGIConnection(scope, receive, send)  # type: ignore[type-arg]
+        if rules.authenticated:
+            await self._admit(connection, rules)
+        if not scope["route_handler"].opt.get(ANY_QUERY):
+            _check_query(connection)
         await next_app(scope, receive, send)
 
     async def _admit(self, connection: ASGIConnection, rules: RouteAccess) -> None:  # type: ignore[type-arg]
@@ -53,6 +55,20 @@ class AccessMiddleware(ASGIMiddleware):
                 f"try again in {wait} seconds",
                 wait,
             )
+
+
+async def _answer_options(scope: Scope, send: Send) -> None:
+    """Answer OPTIONS with the methods of the path: litestar's own answer has those of one handler only."""
+    template = scope["path_template"]
+    methods = {
+        method
+        for route in scope["litestar_app"].routes
+        if route.path_format == template
+        for method in getattr(route, "methods", ())
+    }
+    headers = [(b"allow", ", ".join(sorted(methods)).encode())]
+    await send({"type": "http.response.start", "status": 204, "headers": headers})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def _check_query(connection: ASGIConnection) -> None:  # type: ignore[type-arg]

@@ -5,9 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from kapsa.fleet.api.problems import Problem
-from kapsa.fleet.api.views import ServerHealth, SessionView, SignInWithToken
+from kapsa.fleet.api.views import DeletionResult, ServerHealth, SessionView, SignInWithToken
+from kapsa.fleet.domain.clusters import ClusterHealth, ManagedCluster
+from kapsa.fleet.domain.inventory import ClusterInventory
 from kapsa.fleet.domain.operators import ManagedOperator, OperatorVersion
+from kapsa.fleet.orchestrator.adoptions import AdoptionPlan, AdoptRelease
 from kapsa.fleet.orchestrator.audit import AuditRecord
+from kapsa.fleet.orchestrator.clusters import ClusterResult, RegisterCluster, UpdateCluster
 from kapsa.fleet.orchestrator.operators import (
     AddVersion,
     RegisteredOperator,
@@ -41,8 +45,62 @@ _VERSION = {
     "createdAt": _AT,
     "createdBy": "maria",
 }
+_HEALTH = {
+    "condition": "Healthy",
+    "kubernetesVersion": "v1.36.3",
+    "nodes": 5,
+    "nodesReady": 5,
+    "latencyMs": 12.5,
+    "lastChecked": _AT,
+}
+_CLUSTER = {
+    "id": _ID,
+    "name": "prod-eu",
+    "environment": "Production",
+    "labels": {"region": "eu"},
+    "server": "https://203.0.113.7:6443",
+    "health": _HEALTH,
+    "createdAt": _AT,
+    "createdBy": "ada",
+    "windows": [{"days": ["Tuesday"], "start": "22:00", "duration": "PT4H", "timezone": "Europe/Prague"}],
+    "version": 1,
+}
+_RELEASE = {
+    "name": "cert-manager",
+    "namespace": "cert-manager",
+    "revision": 3,
+    "status": "deployed",
+    "chart": "cert-manager",
+    "chartVersion": "1.19.1",
+    "ours": True,
+}
 
 EXAMPLES: dict[Any, Any] = {
+    DeletionResult: {"notices": []},
+    RegisterCluster: {
+        "name": "prod-eu",
+        "environment": "Production",
+        "kubeconfig": "apiVersion: v1\nkind: Config\n",
+        "labels": {"region": "eu"},
+    },
+    UpdateCluster: {"labels": {"region": "eu", "tier": "gold"}},
+    ManagedCluster: _CLUSTER,
+    ClusterResult: {"cluster": _CLUSTER, "notices": []},
+    ClusterHealth: _HEALTH,
+    ClusterInventory: {"takenAt": _AT, "releases": [_RELEASE], "crds": [], "problems": []},
+    AdoptRelease: {"operator": "cert-manager", "dryRun": True},
+    AdoptionPlan: {
+        "cluster": "prod-eu",
+        "operator": "cert-manager",
+        "namespace": "cert-manager",
+        "release": "cert-manager",
+        "revision": 3,
+        "version": "1.19.1",
+        "chartDigest": _DIGEST,
+        "differences": [],
+        "notices": [],
+        "adopted": False,
+    },
     Problem: {
         "type": "about:blank",
         "title": "Bad Request",

@@ -1,0 +1,118 @@
+"""Objects in the database for every route: one of the caller, and one of somebody else."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from litestar import Litestar
+from litestar.routes import HTTPRoute
+from sqlalchemy import text
+
+from kapsa.fleet.api.access import RouteAccess, access_of
+from kapsa.fleet.api.application import CONTROLLERS
+from kapsa.fleet.api.openapi.examples import example_of
+from kapsa.fleet.api.requests import ApiRequest
+from kapsa.fleet.domain.clusters import ClusterCondition, ClusterEnvironment, ClusterHealth, ManagedCluster
+from kapsa.fleet.domain.operators import HttpChart, ManagedOperator
+from kapsa.fleet.domain.principals import Role
+from kapsa.fleet.infrastructure.postgres.database import Database
+from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import PostgresClusters
+from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
+
+NOW = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
+
+EXCEPTIONS: set[tuple[str, Role, bool]] = set()
+"""(operation, role, own) that the use case refuses although the route admits the role."""
+
+
+class Route(msgspec.Struct, frozen=True):
+    """One operation of the API."""
+
+    method: str
+    path: str
+    operation: str
+    access: RouteAccess
+    has_body: bool
+    example: Any
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+def routes() -> list[Route]:
+    """Return every operation of the application."""
+    app = Litestar(list(CONTROLLERS), request_class=ApiRequest, openapi_config=None, logging_config=None)
+    collected: list[Route] = []
+    for route in app.routes:
+        assert isinstance(route, HTTPRoute)
+        for method, (handler, _) in route.route_handler_map.items():
+            access = access_of(handler.opt)
+            if method == "OPTIONS":
+                continue
+            assert access is not None, f"{method} {route.path_format} declares no access"
+            field = handler.parsed_data_field
+            example = example_of(field.annotation) if field is not None else None
+            name = handler.operation_id or handler.handler_name
+            collected.append(Route(method, route.path_format, str(name), access, field is not None, example))
+    return sorted(collected, key=str)
+
+
+class FleetObjects(msgspec.Struct, frozen=True):
+    """Names and ids of objects, by the first part of their paths."""
+
+    own: dict[str, str]
+    other: dict[str, str]
+
+    def path(self, route: Route, *, own: bool) -> str:
+        """Return the path of a route with the names of objects of the caller, or of somebody else."""
+        names = self.own if own else self.other
+        kind = route.path.split("/")[3] if route.path.startswith("/api/v1/") else ""
+        parts = []
+        for part in route.path.split("/"):
+            if part == "{cluster}":
+                part = names["clusters"]
+            elif part.startswith("{"):
+                part = names["operators"] if "/operators/" in route.path else names[kind]
+            parts.append(part)
+        return "/".join(parts)
+
+
+async def create_objects(database: Database, *, caller: str) -> FleetObjects:
+    """Create the objects, in place of those of an earlier call."""
+    async with database.transaction() as connection:
+        await connection.execute(text("TRUNCATE fleet.operator, fleet.cluster CASCADE"))
+        for creator, prefix in ((caller, "own"), ("olaf", "other")):
+            await PostgresOperators().insert(connection, _operator(creator, prefix))
+            await PostgresClusters().insert(connection, _cluster(creator, prefix), f"uid-{prefix}")
+    own = {"operators": "own-operator", "clusters": "own-cluster", "crds": "owns.example.com"}
+    other = {"operators": "other-operator", "clusters": "other-cluster", "crds": "others.example.com"}
+    return FleetObjects(own, other)
+
+
+def _operator(creator: str, prefix: str) -> ManagedOperator:
+    return ManagedOperator(
+        id=uuid.uuid4(),
+        name=f"{prefix}-operator",
+        namespace="widgets",
+        source=HttpChart("https://charts.example.com", "widget"),
+        values={},
+        environment_values={},
+        created_at=NOW,
+        created_by=creator,
+    )
+
+
+def _cluster(creator: str, prefix: str) -> ManagedCluster:
+    return ManagedCluster(
+        id=uuid.uuid4(),
+        name=f"{prefix}-cluster",
+        environment=ClusterEnvironment.PRODUCTION,
+        labels={"owner": creator},
+        server="https://203.0.113.7:6443",
+        health=ClusterHealth(ClusterCondition.UNKNOWN),
+        created_at=NOW,
+        created_by=creator,
+    )
