@@ -131,11 +131,13 @@ STEP_STATES: Mapping[TargetStep, TargetState] = {
 }
 """The state that people see for each step."""
 
+_ENDS = frozenset({TargetState.ROLLED_BACK, TargetState.SKIPPED, TargetState.ABORTED, TargetState.FAILED})
 _BACK = {_S.PREPARE_ROLLBACK}
 _VERIFIED = {_S.FAILED, _S.ABORTED, *_BACK}
 
 STEP_TRANSITIONS: Mapping[TargetStep, frozenset[TargetStep]] = {
-    step: frozenset(following)
+    # A cluster that is deleted in the middle is skipped, whatever its step is.
+    step: frozenset(following if STEP_STATES[step] in _ENDS else {*following, _S.SKIPPED})
     for step, following in {
         _S.WAIT: {_S.PREPARE, _S.SKIPPED},
         _S.PREPARE: {_S.WAIT, _S.UPGRADE, _S.INSTALL_NEXT, _S.SKIPPED},
@@ -146,7 +148,7 @@ STEP_TRANSITIONS: Mapping[TargetStep, frozenset[TargetStep]] = {
         _S.VALIDATE_NEXT: {_S.AWAIT_SWITCH, *_VERIFIED},
         _S.AWAIT_SWITCH: {_S.STOP_LIVE, *_VERIFIED},
         _S.STOP_LIVE: {_S.AWAIT_LIVE_STOP, *_BACK},
-        _S.AWAIT_LIVE_STOP: {_S.START_NEXT, *_BACK},
+        _S.AWAIT_LIVE_STOP: {_S.START_NEXT, _S.FAILED, *_BACK},
         _S.START_NEXT: {_S.SWITCH_WEBHOOKS, *_BACK},
         _S.SWITCH_WEBHOOKS: {_S.VALIDATE, _S.FAILED, *_BACK},
         _S.RETAIN_LIVE: {_S.RETIRE_LIVE, *_BACK},

@@ -2,7 +2,9 @@
 
 import base64
 import binascii
+import uuid
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import TypeVar
 
 import msgspec
@@ -10,7 +12,15 @@ import msgspec
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput
 from kapsa.fleet.orchestrator.pages import Page
 
-__all__ = ["DEFAULT_LIMIT", "LARGEST_LIMIT", "check_limit", "decode_cursor", "encode_cursor", "page_of"]
+__all__ = [
+    "DEFAULT_LIMIT",
+    "LARGEST_LIMIT",
+    "check_limit",
+    "decode_cursor",
+    "decode_position",
+    "encode_cursor",
+    "page_of",
+]
 
 DEFAULT_LIMIT, LARGEST_LIMIT = 50, 200
 _LONGEST = 1024
@@ -36,9 +46,30 @@ def decode_cursor(cursor: str, size: int) -> tuple[str, ...] | None:
     except (binascii.Error, msgspec.DecodeError, ValueError):
         key = ()
     if len(key) != size:
-        message = "is not a cursor of this list: use nextCursor of the page before, or leave it out"
-        raise InvalidInput(f"cursor {message}", InvalidField("/cursor", message))
+        raise _not_of_this_list()
     return key
+
+
+def decode_position(cursor: str) -> tuple[datetime, uuid.UUID] | None:
+    """Return the time and id in a cursor of a list that is ordered by time, or None for the first page.
+
+    Raises InvalidInput if the cursor is not one of such a list.
+    """
+    key = decode_cursor(cursor, 2)
+    if key is None:
+        return None
+    try:
+        moment, item = datetime.fromisoformat(key[0]), uuid.UUID(key[1])
+    except ValueError:
+        raise _not_of_this_list() from None
+    if moment.tzinfo is None:
+        raise _not_of_this_list()
+    return moment, item
+
+
+def _not_of_this_list() -> InvalidInput:
+    message = "is not a cursor of this list: use nextCursor of the page before, or leave it out"
+    return InvalidInput(f"cursor {message}", FieldError("/cursor", message))
 
 
 def check_limit(limit: int) -> int:

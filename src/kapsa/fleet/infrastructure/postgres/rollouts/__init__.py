@@ -1,0 +1,1 @@
+"""Repositories of the rollout engine: deployments and their clusters, claims, plans, approvals."""

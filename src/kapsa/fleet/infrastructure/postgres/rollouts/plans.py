@@ -1,0 +1,82 @@
+"""Plans and their bundles. A bundle has secret values, and is sealed for its own row."""
+
+import uuid
+
+import msgspec
+from sqlalchemy import delete, select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from kapsa.fleet.domain.plans import RolloutPlan
+from kapsa.fleet.infrastructure.postgres.tables.rollouts import deployment_bundle, deployment_plan
+from kapsa.fleet.orchestrator.ports.rollouts import ReleaseBundle
+from kapsa.fleet.orchestrator.ports.vault import KeyVault
+
+__all__ = ["PlanRows"]
+
+PURPOSE = "deployment-bundle"
+
+
+class PlanRows:
+    """The rows of plans."""
+
+    def __init__(self, vault: KeyVault) -> None:
+        self._vault = vault
+
+    async def save(
+        self,
+        connection: AsyncConnection,
+        deployment_id: uuid.UUID,
+        plan: RolloutPlan,
+        digest: str,
+        bundles: dict[uuid.UUID, ReleaseBundle],
+    ) -> None:
+        """Store a plan in place of the one before."""
+        document = msgspec.to_builtins(plan)
+        row = insert(deployment_plan).values(deployment_id=deployment_id, digest=digest, document=document)
+        await connection.execute(
+            row.on_conflict_do_update(
+                index_elements=["deployment_id"],
+                set_={"digest": row.excluded.digest, "document": row.excluded.document},
+            )
+        )
+        await connection.execute(
+            delete(deployment_bundle).where(deployment_bundle.c.deployment_id == deployment_id)
+        )
+        rows = [
+            {
+                "deployment_id": deployment_id,
+                "cluster_id": cluster_id,
+                "sealed": self._vault.seal(
+                    PURPOSE,
+                    deployment_bundle.name,
+                    f"{deployment_id}/{cluster_id}",
+                    1,
+                    msgspec.msgpack.encode(bundle),
+                ),
+            }
+            for cluster_id, bundle in bundles.items()
+        ]
+        if rows:
+            await connection.execute(insert(deployment_bundle), rows)
+
+    async def plan(self, connection: AsyncConnection, deployment_id: uuid.UUID) -> RolloutPlan | None:
+        """Return the plan of a deployment."""
+        query = select(deployment_plan.c.document).where(deployment_plan.c.deployment_id == deployment_id)
+        document = (await connection.execute(query)).scalar_one_or_none()
+        return None if document is None else msgspec.convert(document, RolloutPlan)
+
+    async def bundle(
+        self, connection: AsyncConnection, deployment_id: uuid.UUID, cluster_id: uuid.UUID
+    ) -> ReleaseBundle | None:
+        """Return what is applied to a cluster, opened."""
+        table = deployment_bundle
+        query = select(table.c.sealed).where(
+            table.c.deployment_id == deployment_id, table.c.cluster_id == cluster_id
+        )
+        sealed = (await connection.execute(query)).scalar_one_or_none()
+        if sealed is None:
+            return None
+        row = f"{deployment_id}/{cluster_id}"
+        opened = self._vault.open(sealed, PURPOSE, table.name, row, 1)
+        return msgspec.msgpack.decode(opened, type=ReleaseBundle)

@@ -1,0 +1,200 @@
+"""Requests for deployments, and what the API shows of one."""
+
+import enum
+import uuid
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+
+from kapsa.fleet.domain.approvals import RequiredApproval
+from kapsa.fleet.domain.clusters import ClusterEnvironment, ManagedCluster
+from kapsa.fleet.domain.deployments import ConflictPolicy, DeploymentPhase, OfflinePolicy, VersionDeployment
+from kapsa.fleet.domain.errors import FieldError, InvalidInput
+from kapsa.fleet.domain.plans import RolloutPlan
+from kapsa.fleet.domain.strategies import (
+    BlueGreenStrategy,
+    CanaryStrategy,
+    DirectStrategy,
+    RollingStrategy,
+    RolloutStrategy,
+)
+from kapsa.fleet.domain.targets import RolloutTarget, TargetState, TargetStep
+
+__all__ = [
+    "ClusterSelector",
+    "DeploymentDetails",
+    "DeploymentRequest",
+    "PlanDetails",
+    "RollbackStatus",
+    "StrategyName",
+    "TargetStatus",
+    "chosen_strategy",
+    "select_clusters",
+    "target_status",
+]
+
+Reason = Annotated[str, msgspec.Meta(max_length=1000)]
+
+
+class StrategyName(enum.StrEnum):
+    """The strategies by name."""
+
+    CANARY = "Canary"
+    BLUE_GREEN = "BlueGreen"
+    ROLLING = "Rolling"
+    DIRECT = "Direct"
+
+
+class ClusterSelector(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """The clusters that a deployment is for. What is given must all hold."""
+
+    clusters: Annotated[tuple[str, ...], msgspec.Meta(max_length=1000)] = ()
+    """Names. Each must exist."""
+    environment: ClusterEnvironment | None = None
+    labels: dict[str, str] = {}
+
+
+class DeploymentRequest(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A request to bring a version of an operator to clusters."""
+
+    operator: str
+    version: str
+    targets: ClusterSelector
+    strategy: StrategyName
+    canary_config: CanaryStrategy | None = None
+    blue_green_config: BlueGreenStrategy | None = None
+    rolling_config: RollingStrategy | None = None
+    direct_config: DirectStrategy | None = None
+    values: dict[str, Any] = {}
+    secret_values: dict[str, Any] = {}
+    """Values that are sealed, and masked wherever values are shown. They win over `values`."""
+    on_conflict: ConflictPolicy = ConflictPolicy.FAIL
+    on_offline: OfflinePolicy = OfflinePolicy.WAIT
+    force_reason: Reason = ""
+    """Admins: deploy a withdrawn version, or use Direct in production, for this reason."""
+    window_override_reason: Reason = ""
+    """Admins: set maintenance windows and freezes aside, for this reason."""
+
+
+class TargetStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """One cluster of a deployment, for people."""
+
+    cluster: str
+    environment: ClusterEnvironment
+    stage: int
+    state: TargetState
+    step: TargetStep
+    attempt: int
+    revision: int
+    previous_revision: int | None
+    previous_version: str
+    waits_for: str
+    deadline: datetime | None
+    reason: str
+    message: str
+    healthy_since: datetime | None
+    failed_checks: int
+    hand_over_gap_seconds: float | None
+
+
+class DeploymentDetails(msgspec.Struct, frozen=True, rename="camel"):
+    """A deployment with its clusters."""
+
+    deployment: VersionDeployment
+    clusters: tuple[TargetStatus, ...]
+
+
+class PlanDetails(msgspec.Struct, frozen=True, rename="camel"):
+    """A plan, its digest, and the approvals that it needs."""
+
+    digest: str
+    plan: RolloutPlan
+    required_approvals: tuple[RequiredApproval, ...]
+
+
+class RollbackStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """The progress of a rollback."""
+
+    deployment_id: uuid.UUID
+    phase: DeploymentPhase
+    reason: str
+    started_at: datetime | None
+    finished_at: datetime | None
+    clusters: tuple[TargetStatus, ...]
+
+
+def chosen_strategy(request: DeploymentRequest) -> RolloutStrategy:
+    """Return the strategy with its settings. Raises `InvalidInput` if the settings of another one are given."""
+    given: dict[StrategyName, tuple[str, RolloutStrategy | None]] = {
+        StrategyName.CANARY: ("canaryConfig", request.canary_config),
+        StrategyName.BLUE_GREEN: ("blueGreenConfig", request.blue_green_config),
+        StrategyName.ROLLING: ("rollingConfig", request.rolling_config),
+        StrategyName.DIRECT: ("directConfig", request.direct_config),
+    }
+    _, config = given.pop(request.strategy)
+    for field, other in given.values():
+        if other is not None:
+            message = f"has no effect with strategy {request.strategy}: leave it out"
+            raise InvalidInput(f"{field} {message}", FieldError(f"/{field}", message))
+    return config or _default(request.strategy)
+
+
+def _default(name: StrategyName) -> RolloutStrategy:
+    match name:
+        case StrategyName.CANARY:
+            return CanaryStrategy()
+        case StrategyName.ROLLING:
+            return RollingStrategy()
+        case StrategyName.DIRECT:
+            return DirectStrategy()
+        case StrategyName.BLUE_GREEN:
+            message = "is needed with strategy BlueGreen: it names the two namespaces"
+            raise InvalidInput(f"blueGreenConfig {message}", FieldError("/blueGreenConfig", message))
+
+
+def select_clusters(selector: ClusterSelector, clusters: list[ManagedCluster]) -> list[ManagedCluster]:
+    """Return the clusters that a selector chooses. Raises `InvalidInput` if there are none, or a name is unknown."""
+    names = {cluster.name for cluster in clusters}
+    unknown = [name for name in selector.clusters if name not in names]
+    if unknown:
+        message = f"no cluster is named {unknown[0]!r}"
+        raise InvalidInput(message, FieldError("/targets/clusters", message))
+    if not (selector.clusters or selector.environment or selector.labels):
+        message = "must name clusters, an environment or labels"
+        raise InvalidInput(f"targets {message}", FieldError("/targets", message))
+    chosen = [cluster for cluster in clusters if _selected(selector, cluster)]
+    if not chosen:
+        message = "no registered cluster matches"
+        raise InvalidInput(message, FieldError("/targets", message))
+    return chosen
+
+
+def _selected(selector: ClusterSelector, cluster: ManagedCluster) -> bool:
+    return (
+        (not selector.clusters or cluster.name in selector.clusters)
+        and selector.environment in (None, cluster.environment)
+        and all(cluster.labels.get(key) == value for key, value in selector.labels.items())
+    )
+
+
+def target_status(target: RolloutTarget) -> TargetStatus:
+    """Return a cluster of a deployment as people see it."""
+    return TargetStatus(
+        cluster=target.cluster_name,
+        environment=target.environment,
+        stage=target.stage,
+        state=target.state,
+        step=target.step,
+        attempt=target.attempt,
+        revision=target.revision,
+        previous_revision=target.base_revision,
+        previous_version=target.base_version,
+        waits_for=target.stalled or target.waits_for,
+        deadline=target.deadline,
+        reason=target.reason,
+        message=target.message,
+        healthy_since=target.progress.healthy_since,
+        failed_checks=target.progress.failed_in_a_row,
+        hand_over_gap_seconds=target.gap_seconds,
+    )

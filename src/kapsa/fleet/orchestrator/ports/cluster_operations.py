@@ -1,0 +1,92 @@
+"""Acts and observations on a cluster that are not Helm's: CRDs, health, and the hand-over of blue-green."""
+
+# ruff: noqa: N818 - the names say what happened
+
+import uuid
+from typing import Protocol
+
+import msgspec
+
+from kapsa.fleet.domain.health import OperatorHealth
+from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.orchestrator.ports.leases import LeaseGuard
+
+__all__ = [
+    "ClusterGone",
+    "ClusterNotReady",
+    "ClusterOperations",
+    "ClusterUnreachable",
+    "ManagedClusterError",
+    "ReleaseActivity",
+]
+
+
+class ManagedClusterError(Exception):
+    """The base of errors that a managed cluster causes."""
+
+
+class ClusterUnreachable(ManagedClusterError):
+    """The cluster does not answer. Nothing is known about what it did with the last request."""
+
+
+class ClusterGone(ManagedClusterError):
+    """The cluster is no longer registered."""
+
+
+class ClusterNotReady(ManagedClusterError):
+    """The cluster answered that it is too early, as when no pod serves a webhook yet. Try again soon."""
+
+
+class ReleaseActivity(msgspec.Struct, frozen=True):
+    """The remains of a release that was asked to stop."""
+
+    pods: int
+    lease_holder: str = ""
+    """The controller that holds the leader election Lease; empty if it is released."""
+
+    @property
+    def stopped(self) -> bool:
+        """True if neither pods nor a Lease are left."""
+        return self.pods == 0 and not self.lease_holder
+
+
+class ClusterOperations(Protocol):
+    """Operations on managed clusters. Each is idempotent: a repetition after a crash changes nothing more.
+
+    Each raises `ClusterUnreachable` or `ClusterGone` as `HelmReleases` does.
+    """
+
+    async def apply_crds(self, cluster_id: uuid.UUID, chart_digest: str, guard: LeaseGuard) -> None:
+        """Apply the CRDs of a chart by server-side apply, a superset of what is there."""
+        ...
+
+    async def revert_crds(self, cluster_id: uuid.UUID, chart_digest: str, guard: LeaseGuard) -> None:
+        """Return conversion and storage flag of the CRDs of a chart to what they were. Nothing is removed."""
+        ...
+
+    async def observe(self, cluster_id: uuid.UUID, release: ReleaseRef) -> OperatorHealth:
+        """Sweep the cluster now, and return the health of the operator that a release runs."""
+        ...
+
+    async def validate_idle(self, cluster_id: uuid.UUID, release: ReleaseRef) -> OperatorHealth:
+        """Return evidence about a release at zero replicas: dry runs, images, rights."""
+        ...
+
+    async def scale_down(self, cluster_id: uuid.UUID, release: ReleaseRef, guard: LeaseGuard) -> None:
+        """Scale the controllers of a release to zero, and remember how many there were."""
+        ...
+
+    async def activity(self, cluster_id: uuid.UUID, release: ReleaseRef) -> ReleaseActivity:
+        """Return what still runs of a release."""
+        ...
+
+    async def scale_up(self, cluster_id: uuid.UUID, release: ReleaseRef, guard: LeaseGuard) -> None:
+        """Scale the controllers of a release to the number that its manifest has."""
+        ...
+
+    async def switch_webhooks(self, cluster_id: uuid.UUID, release: ReleaseRef, guard: LeaseGuard) -> None:
+        """Point webhooks and conversions at a release, service and CA together, and prove it with a dry-run write.
+
+        Raises `ClusterNotReady` as long as that write does not pass.
+        """
+        ...

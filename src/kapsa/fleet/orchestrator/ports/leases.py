@@ -1,0 +1,45 @@
+"""Leases: the right to change a cluster, held for a time, and checked before each write."""
+
+# ruff: noqa: N818 - the names say what happened
+
+from collections.abc import Callable
+
+__all__ = ["LeaseError", "LeaseGuard", "LeaseLost"]
+
+
+class LeaseError(Exception):
+    """The base of errors that end the work under a claim."""
+
+
+class LeaseLost(LeaseError):
+    """The lease has lapsed, or another replica has taken it: nothing may be written any more."""
+
+
+class LeaseGuard:
+    """The deadline of a lease on this process's own monotonic clock.
+
+    It counts from before the database was asked, so that it always ends before the lease that others see. A process
+    that slept past its lease finds out here, without asking anybody.
+    """
+
+    def __init__(self, deadline: float, monotonic: Callable[[], float]) -> None:
+        self._deadline = deadline
+        self._monotonic = monotonic
+
+    @property
+    def remaining(self) -> float:
+        """The seconds left; negative after the deadline."""
+        return self._deadline - self._monotonic()
+
+    def check(self) -> None:
+        """Raise `LeaseLost` unless the lease is still held."""
+        if self.remaining <= 0:
+            raise LeaseLost("the lease has lapsed: another replica may have taken over")
+
+    def extend(self, deadline: float) -> None:
+        """Move the deadline after a renewal."""
+        self._deadline = deadline
+
+    def revoke(self) -> None:
+        """End the lease now: the database refused to renew it."""
+        self._deadline = self._monotonic()

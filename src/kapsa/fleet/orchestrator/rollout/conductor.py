@@ -1,0 +1,189 @@
+"""The conductor: decides for a whole deployment, in one transaction each time."""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import structlog
+
+from kapsa.fleet.domain.deployments import DeploymentPhase, RolloutEvent, VersionDeployment, check_phase
+from kapsa.fleet.domain.errors import InvalidInput
+from kapsa.fleet.domain.rollouts import RolloutCourse, steer
+from kapsa.fleet.domain.targets import RolloutTarget, TargetGoal, TargetStep, check_step
+from kapsa.fleet.orchestrator.approval_requests import ApprovalDesk
+from kapsa.fleet.orchestrator.planner import PlannedRollout, PlanRequest, RolloutPlanner
+from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterUnreachable
+from kapsa.fleet.orchestrator.ports.plan_sources import FleetRegistry
+from kapsa.fleet.orchestrator.ports.rollouts import FenceLost, RolloutClaim, RolloutStore
+from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
+from kapsa.fleet.orchestrator.rollout.plan_input import gather
+from kapsa.fleet.orchestrator.rollout.plan_outcome import PlanDesk
+from kapsa.fleet.orchestrator.rollout.settings import EngineSettings
+from kapsa.fleet.orchestrator.rollout.worker import installed
+
+__all__ = ["RolloutConductor"]
+
+log = structlog.get_logger()
+
+
+class RolloutConductor:
+    """The half of the engine that decides what a deployment asks of its clusters."""
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        store: RolloutStore,
+        registry: FleetRegistry,
+        planner: RolloutPlanner,
+        desk: ApprovalDesk,
+        settings: EngineSettings,
+    ) -> None:
+        self._transactions = transactions
+        self._store = store
+        self._registry = registry
+        self._planner = planner
+        self._desk = desk
+        self._settings = settings
+        self._plans = PlanDesk(store, registry, desk, settings)
+
+    async def conduct(self, claim: RolloutClaim) -> None:
+        """Decide once for a claimed deployment."""
+        try:
+            async with self._transactions.transaction() as connection:
+                deployment = await self._store.lock(connection, claim.deployment_id, fence=claim.fence)
+                if deployment.phase is DeploymentPhase.AWAITING_APPROVAL:
+                    return await self._await_approval(connection, deployment)
+                if deployment.phase is not DeploymentPhase.PLANNING:
+                    return await self._steer(connection, deployment)
+                wait = await self._plans.wait_before(connection, deployment)
+                if wait is not None:
+                    return await self._store.save(
+                        connection,
+                        wait,
+                        next_run_at=self._soon(await self._store.now(connection)),
+                        release=True,
+                    )
+                needed = await gather(connection, self._store, self._registry, deployment)
+            await self._plan(claim, needed)
+        except FenceLost as error:
+            log.info(
+                "another replica has taken over a deployment",
+                deployment=str(claim.deployment_id),
+                error=str(error),
+            )
+
+    async def _plan(self, claim: RolloutClaim, needed: PlanRequest | str) -> None:
+        """Make the plan, with no transaction open, and store what follows from it."""
+        outcome: PlannedRollout | ClusterUnreachable | str
+        if isinstance(needed, str):
+            outcome = needed
+        else:
+            try:
+                outcome = await self._planner.plan(needed)
+            except InvalidInput as error:
+                outcome = str(error)
+            except ClusterUnreachable as error:
+                outcome = error
+        async with self._transactions.transaction() as connection:
+            deployment = await self._store.lock(connection, claim.deployment_id, fence=claim.fence)
+            if deployment.phase is not DeploymentPhase.PLANNING:
+                return
+            now = await self._store.now(connection)
+            if isinstance(outcome, str):
+                await self._fail(connection, deployment, outcome, now)
+            elif isinstance(outcome, ClusterUnreachable):
+                await self._wait_for_cluster(connection, deployment, str(outcome), now)
+            else:
+                after, next_run_at = await self._plans.store(connection, deployment, outcome, now)
+                await self._finish(connection, deployment, after, next_run_at)
+
+    async def _wait_for_cluster(
+        self, connection: Connection, deployment: VersionDeployment, message: str, now: datetime
+    ) -> None:
+        deadline = deployment.deadline if deployment.waits_for else None
+        deadline = deadline or now + self._settings.offline_patience
+        if now >= deadline:
+            return await self._fail(connection, deployment, f"no plan could be made: {message}", now)
+        waiting = msgspec.structs.replace(deployment, waits_for=message, deadline=deadline)
+        return await self._finish(connection, deployment, waiting, min(self._soon(now), deadline))
+
+    async def _await_approval(self, connection: Connection, deployment: VersionDeployment) -> None:
+        now = await self._store.now(connection)
+        plan = await self._store.plan(connection, deployment.id)
+        assert plan is not None
+        if await self._desk.granted(connection, deployment, plan, now):
+            # Planned again with the stored manifests: what was approved must still be what would happen.
+            after = msgspec.structs.replace(
+                deployment, phase=DeploymentPhase.PLANNING, waits_for="", deadline=None
+            )
+            return await self._finish(connection, deployment, after, now)
+        if await self._desk.expired(connection, deployment, now):
+            message = "an approval expired before it was given: retry the deployment to ask again"
+            return await self._fail(connection, deployment, message, now)
+        return await self._finish(connection, deployment, deployment, deployment.deadline)
+
+    async def _steer(self, connection: Connection, deployment: VersionDeployment) -> None:
+        now = await self._store.now(connection)
+        plan = await self._store.plan(connection, deployment.id)
+        targets = await self._store.targets(connection, deployment.id)
+        course = steer(deployment, plan.stages if plan else (), targets, now)
+        await self._direct(connection, course, {target.cluster_id: target for target in targets})
+        if course.deployment.phase is DeploymentPhase.ROLLING_BACK is not deployment.phase:
+            reason = f"rolled back by deployment {deployment.id}: {course.deployment.message}"
+            await self._registry.withdraw(connection, deployment.operator_id, deployment.version, reason)
+        await self._finish(connection, deployment, course.deployment, course.next_run_at)
+
+    async def _direct(
+        self, connection: Connection, course: RolloutCourse, before: dict[Any, RolloutTarget]
+    ) -> None:
+        for target in course.targets.values():
+            earlier = before[target.cluster_id]
+            if target.step is earlier.step and target.goal is TargetGoal.ROLL_BACK:
+                await self._store.direct(connection, target)
+                continue
+            check_step(earlier.step, target.step)
+            await self._store.reset(connection, target)
+            if target.step is TargetStep.ABORTED:
+                installation = installed(course.deployment.version, course.deployment.chart_digest, target)
+                if installation is not None:
+                    await self._store.record_installation(connection, installation)
+
+    async def _fail(
+        self, connection: Connection, deployment: VersionDeployment, message: str, now: datetime
+    ) -> None:
+        await self._desk.void(connection, deployment.id, now)
+        after = msgspec.structs.replace(
+            deployment,
+            phase=DeploymentPhase.FAILED,
+            message=message,
+            waits_for="",
+            deadline=None,
+            finished_at=now,
+        )
+        await self._finish(connection, deployment, after, None)
+
+    async def _finish(
+        self,
+        connection: Connection,
+        before: VersionDeployment,
+        after: VersionDeployment,
+        next_run_at: datetime | None,
+    ) -> None:
+        """Write a locked deployment and its history, and end the claim."""
+        check_phase(before.phase, after.phase)
+        await self._store.append(connection, after.id, _events(before, after))
+        await self._store.save(connection, after, next_run_at=next_run_at, release=True)
+
+    def _soon(self, now: datetime) -> datetime:
+        return now + self._settings.retry_interval
+
+
+def _events(before: VersionDeployment, after: VersionDeployment) -> list[RolloutEvent]:
+    events = [
+        RolloutEvent("StagePassed", f"stage {number} passed")
+        for number in range(before.stage + 1, after.stage + 1)
+    ]
+    if before.phase is not after.phase:
+        cause = f": {after.message}" if after.message else ""
+        events.append(RolloutEvent("PhaseChanged", f"{before.phase} → {after.phase}{cause}"))
+    return events

@@ -1,0 +1,105 @@
+"""The engine: claims what is due, and works on as much of it as this replica has slots for."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+import structlog
+
+from kapsa.fleet.orchestrator.ports.rollouts import RolloutClaim, RolloutStore
+from kapsa.fleet.orchestrator.ports.transactions import Transactions
+from kapsa.fleet.orchestrator.rollout.conductor import RolloutConductor
+from kapsa.fleet.orchestrator.rollout.renewal import LeaseKeeper
+from kapsa.fleet.orchestrator.rollout.settings import EngineSettings
+from kapsa.fleet.orchestrator.rollout.worker import ClusterWorker
+
+__all__ = ["RolloutEngine"]
+
+log = structlog.get_logger()
+
+IDLE_SECONDS = 1.0
+
+
+class RolloutEngine:
+    """One replica of the rollout engine."""
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        store: RolloutStore,
+        conductor: RolloutConductor,
+        worker: ClusterWorker,
+        settings: EngineSettings,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._transactions = transactions
+        self._store = store
+        self._conductor = conductor
+        self._worker = worker
+        self._settings = settings
+        self._keeper = LeaseKeeper(transactions, store, settings.lease, monotonic=monotonic)
+
+    async def run_due(self) -> int:
+        """Do what is due now, as much as there are slots for. Return how many rows were worked on."""
+        claimed_at = self._keeper.moment()
+        claims = await self._claim(self._settings.slots)
+        async with asyncio.TaskGroup() as group:
+            for claim in claims:
+                group.create_task(self._work(claim, claimed_at))
+        return len(claims)
+
+    async def next_due(self) -> datetime | None:
+        """Return the time at which something can be done next; None if nothing waits for a time."""
+        async with self._transactions.transaction() as connection:
+            return await self._store.next_due(connection)
+
+    async def serve(self) -> None:
+        """Work until cancelled. What is under way then is taken up by another replica when its lease lapses."""
+        at_work: set[asyncio.Task[None]] = set()
+        try:
+            while True:
+                await self._fill(at_work)
+                if at_work:
+                    _, at_work = await asyncio.wait(
+                        at_work, timeout=IDLE_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                    )
+                else:
+                    await asyncio.sleep(IDLE_SECONDS)
+        finally:
+            for task in at_work:
+                task.cancel()
+            await asyncio.gather(*at_work, return_exceptions=True)
+
+    async def _fill(self, at_work: set[asyncio.Task[None]]) -> None:
+        free = self._settings.slots - len(at_work)
+        if free <= 0:
+            return
+        claimed_at = self._keeper.moment()
+        try:
+            claims = await self._claim(free)
+        except Exception as error:  # the database is away for a moment
+            log.warning("nothing could be claimed", error=str(error))
+            return
+        at_work.update(asyncio.create_task(self._guarded(claim, claimed_at)) for claim in claims)
+
+    async def _guarded(self, claim: RolloutClaim, claimed_at: float) -> None:
+        """Work on a claim; an error leaves it to the next claim, after the lease."""
+        try:
+            await self._work(claim, claimed_at)
+        except Exception:
+            log.exception("work on a claim failed", deployment=str(claim.deployment_id))
+
+    async def _claim(self, limit: int) -> list[RolloutClaim]:
+        async with self._transactions.transaction() as connection:
+            return await self._store.claim(
+                connection, self._settings.owner, self._settings.lease, limit=limit
+            )
+
+    async def _work(self, claim: RolloutClaim, claimed_at: float) -> None:
+        async with self._keeper.keep(claim, claimed_at) as guard:
+            if claim.cluster_id is None:
+                await self._conductor.conduct(claim)
+            else:
+                await self._worker.work(claim, guard)

@@ -1,0 +1,120 @@
+"""The outcome of a plan: it fails, waits for approval, waits for a slot, or begins."""
+
+from datetime import datetime
+
+import msgspec
+
+from kapsa.fleet.domain.deployments import DeploymentPhase, VersionDeployment
+from kapsa.fleet.domain.plans import RolloutPlan, plan_digest
+from kapsa.fleet.domain.targets import TargetStep
+from kapsa.fleet.orchestrator.approval_requests import ApprovalDesk
+from kapsa.fleet.orchestrator.planner import PlannedRollout
+from kapsa.fleet.orchestrator.ports.plan_sources import FleetRegistry
+from kapsa.fleet.orchestrator.ports.rollouts import RolloutStore
+from kapsa.fleet.orchestrator.ports.transactions import Connection
+from kapsa.fleet.orchestrator.rollout.plan_input import remaining
+from kapsa.fleet.orchestrator.rollout.settings import EngineSettings
+
+__all__ = ["PlanDesk"]
+
+PROBLEMS_SHOWN = 5
+
+
+class PlanDesk:
+    """The keeper of plans, in the transactions of the conductor."""
+
+    def __init__(
+        self, store: RolloutStore, registry: FleetRegistry, desk: ApprovalDesk, settings: EngineSettings
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._desk = desk
+        self._settings = settings
+
+    async def wait_before(
+        self, connection: Connection, deployment: VersionDeployment
+    ) -> VersionDeployment | None:
+        """Return the deployment with a wait if it could not begin now anyway; None if a plan is to be made."""
+        if not deployment.plan_digest:
+            return None
+        waits_for = await self._blocked(connection, deployment)
+        if not waits_for:
+            return None
+        return msgspec.structs.replace(deployment, waits_for=waits_for, deadline=None)
+
+    async def _blocked(self, connection: Connection, deployment: VersionDeployment) -> str:
+        limit = self._settings.max_concurrent_deployments
+        if await self._store.running(connection) >= limit:
+            return f"one of the {limit} deployments at work to end"
+        if await self._store.rolling_back(connection, deployment.operator_id):
+            return f"a rollback of {deployment.operator_name} to end"
+        return ""
+
+    async def store(
+        self, connection: Connection, deployment: VersionDeployment, planned: PlannedRollout, now: datetime
+    ) -> tuple[VersionDeployment, datetime | None]:
+        """Store a plan. Return the deployment as it becomes, and when to look at it again."""
+        plan = planned.plan
+        deployment = msgspec.structs.replace(
+            deployment,
+            plan_digest=plan_digest(plan),
+            chart_digest=plan.chart_digest,
+            waits_for="",
+            deadline=None,
+            stage=0,
+            stage_passed_at=None,
+        )
+        await self._store.save_plan(connection, deployment.id, plan, deployment.plan_digest, planned.bundles)
+        if plan.problems:
+            return await self._refuse(connection, deployment, plan, now)
+        if not await self._desk.granted(connection, deployment, plan, now):
+            requests = await self._desk.request(connection, deployment, plan, now)
+            names = sorted({f"{each.kind} in {each.environment}" for each in requests})
+            deadline = min(each.expires_at for each in requests)
+            after = msgspec.structs.replace(
+                deployment,
+                phase=DeploymentPhase.AWAITING_APPROVAL,
+                waits_for=f"approval of {', '.join(names)}",
+                deadline=deadline,
+            )
+            return after, deadline
+        waits_for = await self._blocked(connection, deployment)
+        if waits_for:
+            soon = now + self._settings.retry_interval
+            return msgspec.structs.replace(deployment, waits_for=waits_for), soon
+        return await self._begin(connection, deployment, plan, now), now
+
+    async def _refuse(
+        self, connection: Connection, deployment: VersionDeployment, plan: RolloutPlan, now: datetime
+    ) -> tuple[VersionDeployment, None]:
+        await self._desk.void(connection, deployment.id, now)
+        more = len(plan.problems) - PROBLEMS_SHOWN
+        shown = "; ".join(plan.problems[:PROBLEMS_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+        message = f"the plan cannot be carried out: {shown}"
+        failed = msgspec.structs.replace(
+            deployment, phase=DeploymentPhase.FAILED, message=message, finished_at=now
+        )
+        return failed, None
+
+    async def _begin(
+        self, connection: Connection, deployment: VersionDeployment, plan: RolloutPlan, now: datetime
+    ) -> VersionDeployment:
+        await self._desk.use(connection, deployment, plan, now)
+        planned = {each.cluster_id: each for each in plan.clusters}
+        for target in remaining(await self._store.targets(connection, deployment.id)):
+            each = planned.get(target.cluster_id)
+            if each is None:
+                reason = "Offline" if target.cluster_name in plan.skipped else "Deleted"
+                target = msgspec.structs.replace(target, step=TargetStep.SKIPPED, reason=reason)
+            else:
+                target = msgspec.structs.replace(
+                    target,
+                    stage=each.stage,
+                    live=each.live,
+                    next=each.next,
+                    planned_revision=each.present_revision,
+                )
+            await self._store.reset(connection, target)
+        return msgspec.structs.replace(
+            deployment, phase=DeploymentPhase.DEPLOYING, started_at=now, message="", finished_at=None
+        )

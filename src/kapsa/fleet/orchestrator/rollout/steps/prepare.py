@@ -1,0 +1,68 @@
+"""Before a cluster is changed: its maintenance window, its present release, and the intent."""
+
+from kapsa.fleet.domain.releases import (
+    HelmStatus,
+    IntentMatch,
+    ReleaseRecord,
+    latest_record,
+    match_upgrade,
+)
+from kapsa.fleet.domain.targets import RolloutTarget, TargetStep
+from kapsa.fleet.domain.windows import judge_windows
+from kapsa.fleet.orchestrator.rollout.turn import ClusterServices, ClusterTurn
+
+__all__ = ["prepare"]
+
+
+async def prepare(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:
+    """Record the intent to change the cluster, once it may be changed and is as the plan has it."""
+    closed = _closed(turn)
+    if closed is not None:
+        return closed
+    target = turn.target
+    live = await services.helm.history(target.cluster_id, target.live)
+    latest = latest_record(live)
+    present = latest.revision if latest else 0
+    if present != target.planned_revision:
+        message = (
+            f"release {target.live} is at revision {present}, and the plan was made for revision "
+            f"{target.planned_revision}: retry the deployment, which plans it again"
+        )
+        return turn.stall("ChangedSincePlan", message)
+    history = await services.helm.history(target.cluster_id, target.next) if target.blue_green else live
+    return _intent(turn, live, history)
+
+
+def _closed(turn: ClusterTurn) -> RolloutTarget | None:
+    """Return the target with a wait if a window or a freeze keeps the cluster from being changed now."""
+    if turn.cluster is None or turn.deployment.window_override_reason:
+        return None
+    verdict = judge_windows(turn.cluster.windows, turn.cluster.freezes, turn.now)
+    if verdict.open:
+        return None
+    if verdict.opens_at is None:
+        return turn.stall("NeverOpen", f"{verdict.reason}, and none opens in the years to come")
+    return turn.later(verdict.opens_at, verdict.reason, offline_since=None)
+
+
+def _intent(
+    turn: ClusterTurn, live: tuple[ReleaseRecord, ...], history: tuple[ReleaseRecord, ...]
+) -> RolloutTarget:
+    latest = latest_record(history)
+    intent = turn.intend(turn.target.next, (latest.revision if latest else 0) + 1)
+    verdict = match_upgrade(intent, history)
+    if verdict.match is IntentMatch.BUSY:
+        return turn.wait_or_give_up("ReleaseBusy", verdict.message)
+    step = TargetStep.INSTALL_NEXT if turn.target.blue_green else TargetStep.UPGRADE
+    return turn.advance(step, intent=intent, offline_since=None, **_base(turn, live))
+
+
+def _base(turn: ClusterTurn, live: tuple[ReleaseRecord, ...]) -> dict[str, object]:
+    """Return what a rollback returns to. An earlier attempt has set it, if there was one."""
+    if turn.target.changed:
+        return {}
+    deployed = latest_record([record for record in live if record.status is HelmStatus.DEPLOYED])
+    if deployed is None:
+        return {"base_revision": 0}
+    digest = turn.plan.present_chart if turn.plan else ""
+    return {"base_revision": deployed.revision, "base_digest": digest, "base_version": deployed.version}

@@ -1,0 +1,117 @@
+"""The way back: the intent of the rollback, Helm's rollback, and the removal of a first install."""
+
+from kapsa.fleet.domain.health import GateProgress
+from kapsa.fleet.domain.releases import (
+    DEPLOYMENT_LABEL,
+    IntentMatch,
+    ReleaseIntent,
+    ReleaseRecord,
+    latest_record,
+    match_rollback,
+    match_uninstall,
+)
+from kapsa.fleet.domain.targets import RolloutTarget, TargetStep
+from kapsa.fleet.orchestrator.ports.helm import HelmFailed, HelmRefused
+from kapsa.fleet.orchestrator.rollout.turn import ClusterServices, ClusterTurn
+
+__all__ = ["prepare_rollback", "remove", "revert"]
+
+
+async def prepare_rollback(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:
+    """Record what the rollback does here: nothing, an uninstall, Helm's rollback, or a hand-over back."""
+    target = turn.target
+    history = await services.helm.history(target.cluster_id, target.next)
+    latest = latest_record(history)
+    if target.blue_green:
+        return await _prepare_blue_green(turn, services, latest)
+    if latest is not None and not _ours(turn, latest):
+        message = f"revision {latest.revision} ({latest.status}) of {target.next} was made by another client"
+        return turn.wait_or_give_up("ChangedByOther", message)
+    if latest is None or latest.revision == target.base_revision:
+        await services.clusters.revert_crds(target.cluster_id, turn.deployment.chart_digest, turn.guard)
+        return turn.end(TargetStep.ROLLED_BACK, target.reason, target.message)
+    if not target.base_revision:
+        return turn.advance(TargetStep.REMOVE, intent=turn.intend(target.next, latest.revision))
+    if not any(record.revision == target.base_revision for record in history):
+        return _gone(turn)
+    intent = turn.intend(target.next, latest.revision + 1, returns_to=target.base_revision)
+    return turn.advance(TargetStep.REVERT, intent=intent)
+
+
+async def _prepare_blue_green(
+    turn: ClusterTurn, services: ClusterServices, latest: ReleaseRecord | None
+) -> RolloutTarget:
+    target = turn.target
+    if target.handed_over and target.base_revision:
+        if not await services.helm.history(target.cluster_id, target.live):
+            return _gone(turn)
+        return turn.advance(TargetStep.STOP_NEXT, stopped_at=None, gap_seconds=None)
+    revision = latest.revision if latest else 0
+    return turn.advance(TargetStep.REMOVE, intent=turn.intend(target.next, revision))
+
+
+def _gone(turn: ClusterTurn) -> RolloutTarget:
+    message = f"revision {turn.target.base_revision} of {turn.target.live} no longer exists: deploy that version again"
+    return turn.end(TargetStep.ROLLBACK_FAILED, "RevisionGone", message)
+
+
+def _ours(turn: ClusterTurn, latest: ReleaseRecord) -> bool:
+    """Return whether the last revision is the one before the deployment, or one that the deployment made."""
+    base = turn.target.base_revision
+    made = latest.labels.get(DEPLOYMENT_LABEL) == str(turn.deployment.id)
+    return made or latest.revision == base or latest.description == f"Rollback to {base}"
+
+
+async def revert(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:
+    """Return the release to the revision before the deployment, or find that it has returned."""
+    target, intent = turn.target, turn.target.intent
+    assert intent is not None
+    verdict = match_rollback(intent, await services.helm.history(target.cluster_id, target.next))
+    match verdict.match:
+        case IntentMatch.DONE:
+            return _reverted(turn, intent.revision)
+        case IntentMatch.FAILED:
+            return turn.end(TargetStep.ROLLBACK_FAILED, "HelmFailed", verdict.message)
+        case IntentMatch.BUSY | IntentMatch.CHANGED:
+            return turn.wait_or_give_up("ChangedByOther", verdict.message)
+        case IntentMatch.CUT_OFF:
+            assert verdict.record is not None
+            await services.helm.remove_pending(target.cluster_id, target.next, verdict.record, turn.guard)
+            return await _roll_back(turn, services, intent)
+        case IntentMatch.NOT_BEGUN:
+            return await _roll_back(turn, services, intent)
+
+
+async def _roll_back(turn: ClusterTurn, services: ClusterServices, intent: ReleaseIntent) -> RolloutTarget:
+    target = turn.target
+    # Before the chart goes back: a conversion must not point at a Service that Helm is about to remove.
+    await services.clusters.revert_crds(target.cluster_id, turn.deployment.chart_digest, turn.guard)
+    try:
+        revision = await services.helm.rollback(target.cluster_id, target.next, intent.returns_to, turn.guard)
+    except HelmFailed as error:
+        return turn.end(TargetStep.ROLLBACK_FAILED, "HelmFailed", str(error))
+    except HelmRefused as error:
+        return turn.wait_or_give_up("ReleaseBusy", str(error))
+    return _reverted(turn, revision)
+
+
+def _reverted(turn: ClusterTurn, revision: int) -> RolloutTarget:
+    if not turn.checks_health:
+        return turn.end(TargetStep.ROLLED_BACK, turn.target.reason, turn.target.message)
+    return turn.advance(TargetStep.VALIDATE_REVERTED, revision=revision, progress=GateProgress())
+
+
+async def remove(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:
+    """Uninstall the release that the deployment made, without CRDs."""
+    target, intent = turn.target, turn.target.intent
+    assert intent is not None
+    verdict = match_uninstall(intent, await services.helm.history(target.cluster_id, target.next))
+    if verdict.match is IntentMatch.CHANGED:
+        return turn.end(TargetStep.ROLLBACK_FAILED, "ChangedByOther", verdict.message)
+    if verdict.match is not IntentMatch.DONE:
+        await services.clusters.revert_crds(target.cluster_id, turn.deployment.chart_digest, turn.guard)
+        try:
+            await services.helm.uninstall(target.cluster_id, target.next, turn.guard)
+        except HelmFailed as error:
+            return turn.end(TargetStep.ROLLBACK_FAILED, "HelmFailed", str(error))
+    return turn.end(TargetStep.ROLLED_BACK, target.reason, target.message)

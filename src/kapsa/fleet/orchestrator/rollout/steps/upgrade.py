@@ -1,0 +1,75 @@
+"""The change itself: CRDs first, then Helm with the approved bytes."""
+
+import hashlib
+
+from kapsa.fleet.domain.health import GateProgress
+from kapsa.fleet.domain.releases import IntentMatch, ReleaseIntent, match_upgrade
+from kapsa.fleet.domain.targets import RolloutTarget, TargetStep
+from kapsa.fleet.orchestrator.ports.helm import HelmFailed, HelmRefused, UpgradeRequest
+from kapsa.fleet.orchestrator.rollout.turn import ClusterServices, ClusterTurn
+
+__all__ = ["upgrade"]
+
+
+async def upgrade(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:
+    """Carry out the recorded intent, or find that it has been carried out."""
+    target, intent = turn.target, turn.target.intent
+    assert intent is not None
+    verdict = match_upgrade(intent, await services.helm.history(target.cluster_id, target.next))
+    match verdict.match:
+        case IntentMatch.DONE:
+            return _applied(turn, intent.revision)
+        case IntentMatch.FAILED:
+            return turn.end(TargetStep.FAILED, "HelmFailed", verdict.message)
+        case IntentMatch.BUSY:
+            return turn.wait_or_give_up("ReleaseBusy", verdict.message)
+        case IntentMatch.CHANGED:
+            return turn.stall("ChangedByOther", verdict.message)
+        case IntentMatch.CUT_OFF:
+            assert verdict.record is not None
+            await services.helm.remove_pending(target.cluster_id, target.next, verdict.record, turn.guard)
+            return await _apply(turn, services, intent)
+        case IntentMatch.NOT_BEGUN:
+            return await _apply(turn, services, intent)
+
+
+async def _apply(turn: ClusterTurn, services: ClusterServices, intent: ReleaseIntent) -> RolloutTarget:
+    request = _request(turn, intent)
+    if request is None:
+        return turn.stall("ManifestChanged", "the stored manifest is not the one that was planned: retry")
+    await services.clusters.apply_crds(request.cluster_id, request.chart_digest, turn.guard)
+    try:
+        revision = await services.helm.upgrade(request, turn.guard)
+    except HelmFailed as error:
+        return turn.end(TargetStep.FAILED, "HelmFailed", str(error))
+    except HelmRefused as error:
+        return turn.wait_or_give_up("ReleaseBusy", str(error))
+    return _applied(turn, revision)
+
+
+def _request(turn: ClusterTurn, intent: ReleaseIntent) -> UpgradeRequest | None:
+    """Return the request, or None unless the stored manifest has the approved digest."""
+    if turn.bundle is None or turn.plan is None:
+        return None
+    if "sha256:" + hashlib.sha256(turn.bundle.manifest).hexdigest() != turn.plan.manifest_digest:
+        return None
+    deployment = turn.deployment
+    return UpgradeRequest(
+        cluster_id=turn.target.cluster_id,
+        release=intent.release,
+        chart_digest=deployment.chart_digest,
+        manifest=turn.bundle.manifest,
+        values=turn.bundle.values,
+        labels=intent.labels,
+        description=f"{deployment.operator_name} {deployment.version}, deployment {deployment.id}",
+        on_conflict=deployment.on_conflict,
+        idle=turn.target.blue_green,
+    )
+
+
+def _applied(turn: ClusterTurn, revision: int) -> RolloutTarget:
+    changes = {"revision": revision, "progress": GateProgress()}
+    if turn.target.blue_green:
+        return turn.advance(TargetStep.VALIDATE_NEXT, **changes)
+    step = TargetStep.VALIDATE if turn.checks_health else TargetStep.WATCH
+    return turn.advance(step, **changes)

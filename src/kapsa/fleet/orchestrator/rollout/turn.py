@@ -1,0 +1,111 @@
+"""One look at a cluster of a deployment: what a step sees, and the answers that it may give."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from kapsa.fleet.domain.clusters import ManagedCluster
+from kapsa.fleet.domain.deployments import VersionDeployment
+from kapsa.fleet.domain.plans import ClusterPlan
+from kapsa.fleet.domain.releases import ReleaseIntent, ReleaseRef
+from kapsa.fleet.domain.strategies import BlueGreenStrategy, RolloutStage
+from kapsa.fleet.domain.targets import RolloutTarget, TargetState, TargetStep
+from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterOperations
+from kapsa.fleet.orchestrator.ports.helm import HelmReleases
+from kapsa.fleet.orchestrator.ports.leases import LeaseGuard
+from kapsa.fleet.orchestrator.ports.rollouts import OperatorInstallation, ReleaseBundle
+from kapsa.fleet.orchestrator.rollout.settings import EngineSettings
+
+__all__ = ["ClusterServices", "ClusterTurn"]
+
+
+class ClusterServices(msgspec.Struct, frozen=True):
+    """The ports through which steps act on clusters."""
+
+    helm: HelmReleases
+    clusters: ClusterOperations
+
+
+class ClusterTurn(msgspec.Struct, frozen=True):
+    """The deployment and one of its clusters, as stored when the step began."""
+
+    deployment: VersionDeployment
+    target: RolloutTarget
+    cluster: ManagedCluster | None
+    """None once the cluster is deleted."""
+    stage: RolloutStage | None
+    plan: ClusterPlan | None
+    bundle: ReleaseBundle | None
+    """Read for the steps that apply it."""
+    installation: OperatorInstallation | None
+    held: bool
+    """True if an active deployment includes the cluster, for the step that removes a retained release."""
+    now: datetime
+    settings: EngineSettings
+    guard: LeaseGuard
+
+    @property
+    def strategy(self) -> BlueGreenStrategy:
+        """The settings of blue-green, for the steps that only it has."""
+        assert isinstance(self.deployment.strategy, BlueGreenStrategy)
+        return self.deployment.strategy
+
+    @property
+    def checks_health(self) -> bool:
+        """False if the deployment was asked to skip health checks."""
+        return self.stage is None or self.stage.check_health
+
+    def advance(self, step: TargetStep, **changes: Any) -> RolloutTarget:
+        """Return the target at its next step, which is due now."""
+        cleared: dict[str, Any] = {"waits_for": "", "deadline": None, "stalled": "", "next_run_at": self.now}
+        return msgspec.structs.replace(self.target, step=step, **{**cleared, **changes})
+
+    def end(self, step: TargetStep, reason: str = "", message: str = "") -> RolloutTarget:
+        """Return the target at a step after which the engine has nothing to do here."""
+        return self.advance(step, next_run_at=None, reason=reason, message=message)
+
+    def later(self, moment: datetime, waits_for: str, **changes: Any) -> RolloutTarget:
+        """Return the target unchanged but for a wait that ends at a moment."""
+        fields = {"next_run_at": moment, "waits_for": waits_for, "deadline": moment, "stalled": "", **changes}
+        return msgspec.structs.replace(self.target, **fields)
+
+    def retry(self, waits_for: str, *, patience: timedelta, **changes: Any) -> RolloutTarget | None:
+        """Return the target with another attempt soon, or None if the wait has lasted too long."""
+        deadline = self.target.deadline if self.target.waits_for else None
+        deadline = deadline or self.now + patience
+        if self.now >= deadline:
+            return None
+        moment = min(self.now + self.settings.retry_interval, deadline)
+        return msgspec.structs.replace(
+            self.target, next_run_at=moment, waits_for=waits_for, deadline=deadline, **changes
+        )
+
+    def stall(self, reason: str, message: str) -> RolloutTarget:
+        """Return the target after a wait that gave up: the deployment pauses, and a person decides."""
+        return msgspec.structs.replace(
+            self.target, stalled=message, reason=reason, message=message, next_run_at=None, waits_for=""
+        )
+
+    def give_up(self, reason: str, message: str) -> RolloutTarget:
+        """Return the target after a wait that lasted too long: a failed rollback, or a pause."""
+        if self.target.state is TargetState.ROLLING_BACK:
+            return self.end(TargetStep.ROLLBACK_FAILED, reason, message)
+        return self.stall(reason, message)
+
+    def wait_or_give_up(self, reason: str, message: str) -> RolloutTarget:
+        """Return the target with another attempt soon, or after a wait that gave up."""
+        back = self.target.state is TargetState.ROLLING_BACK
+        patience = self.settings.rollback_patience if back else self.settings.patience
+        return self.retry(message, patience=patience) or self.give_up(reason, message)
+
+    def intend(self, release: ReleaseRef, revision: int, *, returns_to: int = 0) -> ReleaseIntent:
+        """Return the intent of a Helm act of this deployment."""
+        return ReleaseIntent(
+            release=release,
+            revision=revision,
+            deployment=str(self.deployment.id),
+            attempt=self.target.attempt,
+            plan=self.deployment.plan_digest,
+            returns_to=returns_to,
+        )

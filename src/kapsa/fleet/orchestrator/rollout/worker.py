@@ -1,0 +1,248 @@
+"""The worker: does the next steps of one claimed cluster, and writes each outcome under the claim's fence."""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+import msgspec
+import structlog
+
+from kapsa.fleet.domain.deployments import OfflinePolicy, RolloutEvent
+from kapsa.fleet.domain.targets import RolloutTarget, TargetGoal, TargetState, TargetStep, check_step
+from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone, ClusterUnreachable
+from kapsa.fleet.orchestrator.ports.leases import LeaseGuard, LeaseLost
+from kapsa.fleet.orchestrator.ports.plan_sources import FleetRegistry
+from kapsa.fleet.orchestrator.ports.rollouts import (
+    FenceLost,
+    OperatorInstallation,
+    RolloutClaim,
+    RolloutStore,
+)
+from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
+from kapsa.fleet.orchestrator.rollout.settings import EngineSettings
+from kapsa.fleet.orchestrator.rollout.steps.hand_over import (
+    await_stop,
+    await_switch,
+    start,
+    stop,
+    switch_webhooks,
+)
+from kapsa.fleet.orchestrator.rollout.steps.prepare import prepare
+from kapsa.fleet.orchestrator.rollout.steps.retention import retain, retire
+from kapsa.fleet.orchestrator.rollout.steps.rollback import prepare_rollback, remove, revert
+from kapsa.fleet.orchestrator.rollout.steps.upgrade import upgrade
+from kapsa.fleet.orchestrator.rollout.steps.validation import (
+    validate,
+    validate_idle,
+    validate_reverted,
+    watch,
+)
+from kapsa.fleet.orchestrator.rollout.turn import ClusterServices, ClusterTurn
+
+__all__ = ["ClusterWorker", "installed"]
+
+log = structlog.get_logger()
+
+Step = Callable[[ClusterTurn, ClusterServices], Awaitable[RolloutTarget]]
+
+STEPS: Mapping[TargetStep, Step] = {
+    TargetStep.PREPARE: prepare,
+    TargetStep.UPGRADE: upgrade,
+    TargetStep.VALIDATE: validate,
+    TargetStep.WATCH: watch,
+    TargetStep.INSTALL_NEXT: upgrade,
+    TargetStep.VALIDATE_NEXT: validate_idle,
+    TargetStep.AWAIT_SWITCH: await_switch,
+    TargetStep.STOP_LIVE: stop,
+    TargetStep.AWAIT_LIVE_STOP: await_stop,
+    TargetStep.START_NEXT: start,
+    TargetStep.SWITCH_WEBHOOKS: switch_webhooks,
+    TargetStep.RETAIN_LIVE: retain,
+    TargetStep.RETIRE_LIVE: retire,
+    TargetStep.PREPARE_ROLLBACK: prepare_rollback,
+    TargetStep.REVERT: revert,
+    TargetStep.REMOVE: remove,
+    TargetStep.STOP_NEXT: stop,
+    TargetStep.AWAIT_NEXT_STOP: await_stop,
+    TargetStep.START_LIVE: start,
+    TargetStep.RESTORE_WEBHOOKS: switch_webhooks,
+    TargetStep.VALIDATE_REVERTED: validate_reverted,
+}
+_APPLIES = frozenset({TargetStep.UPGRADE, TargetStep.INSTALL_NEXT})
+_TURNS_BACK = frozenset(
+    {
+        TargetState.PENDING,
+        TargetState.APPLYING,
+        TargetState.VALIDATING,
+        TargetState.HEALTHY,
+        TargetState.ABORTED,
+    }
+)
+# A cluster has about fifteen steps in all; more in one claim would be a loop.
+STEPS_PER_CLAIM = 40
+
+
+class ClusterWorker:
+    """The half of the engine that changes clusters."""
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        store: RolloutStore,
+        registry: FleetRegistry,
+        services: ClusterServices,
+        settings: EngineSettings,
+    ) -> None:
+        self._transactions = transactions
+        self._store = store
+        self._registry = registry
+        self._services = services
+        self._settings = settings
+
+    async def work(self, claim: RolloutClaim, guard: LeaseGuard) -> None:
+        """Do steps until the cluster has to wait, or the lease is lost."""
+        try:
+            for _ in range(STEPS_PER_CLAIM):
+                turn = await self._look(claim, guard)
+                if turn is None or not await self._save(claim, turn, await self._step(turn)):
+                    return
+        except (FenceLost, LeaseLost) as error:
+            log.info("another replica has taken over a cluster", error=str(error), **_names(claim))
+
+    async def _look(self, claim: RolloutClaim, guard: LeaseGuard) -> ClusterTurn | None:
+        assert claim.cluster_id is not None
+        async with self._transactions.transaction() as connection:
+            target = await self._store.target(connection, claim.deployment_id, claim.cluster_id)
+            deployment = await self._store.deployment(connection, claim.deployment_id)
+            if target is None or deployment is None:
+                return None
+            plan = await self._store.plan(connection, deployment.id)
+            planned = [each for each in plan.clusters if each.cluster_id == target.cluster_id] if plan else []
+            applies = target.step in _APPLIES
+            retained = target.step is TargetStep.RETAIN_LIVE
+            key = (target.cluster_id, target.operator_id)
+            return ClusterTurn(
+                deployment=deployment,
+                target=target,
+                cluster=await self._registry.cluster(connection, target.cluster_id),
+                stage=next((each for each in plan.stages if each.number == target.stage), None)
+                if plan
+                else None,
+                plan=planned[0] if planned else None,
+                bundle=await self._store.bundle(connection, deployment.id, target.cluster_id)
+                if applies
+                else None,
+                installation=await self._store.installation(connection, *key) if retained else None,
+                held=retained and await self._store.held(connection, *key),
+                now=await self._store.now(connection),
+                settings=self._settings,
+                guard=guard,
+            )
+
+    async def _step(self, turn: ClusterTurn) -> RolloutTarget:
+        """Return the target as it becomes, whatever happens in the step."""
+        early = _before_step(turn)
+        if early is not None:
+            return early
+        step = STEPS.get(turn.target.step)
+        if step is None:
+            return msgspec.structs.replace(turn.target, next_run_at=None)
+        try:
+            return await step(turn, self._services)
+        except LeaseLost:
+            raise
+        except ClusterGone:
+            return _deleted(turn)
+        except ClusterUnreachable as error:
+            return _unreachable(turn, str(error))
+        except Exception as error:
+            log.exception(
+                "a step failed unexpectedly", step=turn.target.step, cluster=turn.target.cluster_name
+            )
+            return turn.wait_or_give_up("InternalError", f"{type(error).__name__}: {error}")
+
+    async def _save(self, claim: RolloutClaim, turn: ClusterTurn, after: RolloutTarget) -> bool:
+        """Write the outcome. Return True if the next step is due now."""
+        before = turn.target
+        check_step(before.step, after.step)
+        due = after.next_run_at is not None and after.next_run_at <= turn.now
+        async with self._transactions.transaction() as connection:
+            if _matters(before) != _matters(after):
+                await self._store.wake(connection, claim.deployment_id, _events(before, after))
+            await self._store.save_target(connection, claim, after, seen_goal=before.goal, release=not due)
+            await self._record(connection, turn, after)
+        return due
+
+    async def _record(self, connection: Connection, turn: ClusterTurn, after: RolloutTarget) -> None:
+        if after.step is not turn.target.step:
+            installation = installed(turn.deployment.version, turn.deployment.chart_digest, after)
+            if installation is not None:
+                await self._store.record_installation(connection, installation)
+
+
+def _before_step(turn: ClusterTurn) -> RolloutTarget | None:
+    """Return the target as it becomes if its step is not to be done any more."""
+    target = turn.target
+    if turn.cluster is None:
+        return _deleted(turn)
+    if target.goal is TargetGoal.ROLL_BACK and (
+        target.state in _TURNS_BACK or target.step is TargetStep.FAILED
+    ):
+        if target.step is TargetStep.RETIRE_LIVE:
+            return None  # it ends first
+        if not target.changed:
+            return turn.end(TargetStep.SKIPPED, "NotBegun", "the deployment was rolled back before its turn")
+        return turn.advance(TargetStep.PREPARE_ROLLBACK)
+    if target.goal is TargetGoal.HOLD and target.step is TargetStep.PREPARE:
+        return turn.end(TargetStep.WAIT)
+    return None
+
+
+def _deleted(turn: ClusterTurn) -> RolloutTarget:
+    if turn.target.step in STEPS:
+        return turn.end(TargetStep.SKIPPED, "Deleted", "the cluster is no longer registered")
+    return msgspec.structs.replace(turn.target, next_run_at=None)
+
+
+def _unreachable(turn: ClusterTurn, message: str) -> RolloutTarget:
+    """Return the target of a cluster that does not answer. One that was not changed yet is late or skipped."""
+    target = turn.target
+    if target.state is not TargetState.PENDING:
+        return turn.wait_or_give_up("Unreachable", message)
+    if turn.deployment.on_offline is OfflinePolicy.SKIP:
+        return turn.end(TargetStep.SKIPPED, "Offline", message)
+    since = target.offline_since or turn.now
+    waiting = turn.retry(message, patience=turn.settings.offline_patience, offline_since=since)
+    return waiting or turn.end(TargetStep.SKIPPED, "Offline", message)
+
+
+def _matters(target: RolloutTarget) -> tuple[object, ...]:
+    """Return what the deployment decides by: a change of it wakes the conductor."""
+    return target.step, target.late, target.stalled, target.progress.healthy_since is None
+
+
+def _events(before: RolloutTarget, after: RolloutTarget) -> list[RolloutEvent]:
+    if after.stalled and not before.stalled:
+        return [RolloutEvent("Stalled", after.stalled, after.cluster_name)]
+    if before.step is after.step:
+        return []
+    cause = f": {after.message}" if after.state is TargetState.FAILED and after.message else ""
+    return [RolloutEvent("StepChanged", f"{before.step} → {after.step}{cause}", after.cluster_name)]
+
+
+def installed(version: str, chart_digest: str, target: RolloutTarget) -> OperatorInstallation | None:
+    """Return what runs on a cluster once it has reached a step that settles this, else None."""
+    key = (target.cluster_id, target.operator_id)
+    took_over = target.handed_over or not target.blue_green
+    if target.step is TargetStep.WATCH or (
+        target.step is TargetStep.ABORTED and took_over and target.revision
+    ):
+        return OperatorInstallation(
+            *key, target.next, target.revision, version, chart_digest, target.deployment_id
+        )
+    if target.step is TargetStep.ROLLED_BACK and target.base_revision is not None:
+        revision = target.revision if not target.blue_green and target.base_revision else target.base_revision
+        return OperatorInstallation(*key, target.live, revision, target.base_version, target.base_digest)
+    return None
+
+
+def _names(claim: RolloutClaim) -> dict[str, str]:
+    return {"deployment": str(claim.deployment_id), "cluster": str(claim.cluster_id)}

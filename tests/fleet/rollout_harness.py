@@ -1,0 +1,314 @@
+"""A fleet in virtual time: a real database, doubles of Helm and clusters, and as many engines as a test wants."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from kapsa.fleet.domain.approvals import ApprovalPolicy, ApprovalState
+from kapsa.fleet.domain.clusters import ClusterCondition, ClusterEnvironment, ClusterHealth, ManagedCluster
+from kapsa.fleet.domain.deployments import VersionDeployment
+from kapsa.fleet.domain.operators import ChartFacts, ManagedOperator, OperatorVersion, UploadedChart
+from kapsa.fleet.domain.principals import Principal
+from kapsa.fleet.domain.releases import ReleaseRef, latest_record
+from kapsa.fleet.domain.targets import RolloutTarget
+from kapsa.fleet.infrastructure.postgres.database import Database
+from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
+from kapsa.fleet.infrastructure.postgres.rollouts.approvals import PostgresApprovals
+from kapsa.fleet.infrastructure.postgres.rollouts.registry import PostgresRegistry
+from kapsa.fleet.infrastructure.postgres.rollouts.store import PostgresRollouts
+from kapsa.fleet.infrastructure.postgres.tables.registry import cluster as cluster_table
+from kapsa.fleet.infrastructure.vault.encryption_keys import FixedKeys, KeyRing, new_key_text
+from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
+from kapsa.fleet.orchestrator.approval_requests import ApprovalDesk, ApprovalMail
+from kapsa.fleet.orchestrator.approvals import Approvals
+from kapsa.fleet.orchestrator.deployment_requests import ClusterSelector, DeploymentRequest, StrategyName
+from kapsa.fleet.orchestrator.deployments import Deployments
+from kapsa.fleet.orchestrator.planner import RolloutPlanner
+from kapsa.fleet.orchestrator.ports.outbox import MailMessage, WebhookEvent
+from kapsa.fleet.orchestrator.ports.plan_sources import (
+    ChartRenderRequest,
+    InspectionRequest,
+    LayeredValues,
+    PreflightReport,
+)
+from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
+from kapsa.fleet.orchestrator.rollout.conductor import RolloutConductor
+from kapsa.fleet.orchestrator.rollout.engine import RolloutEngine
+from kapsa.fleet.orchestrator.rollout.settings import EngineSettings
+from kapsa.fleet.orchestrator.rollout.turn import ClusterServices
+from kapsa.fleet.orchestrator.rollout.worker import ClusterWorker
+from tests.fleet.audit_recorder import AuditRecorder
+from tests.fleet.examples import ADMIN, DEPLOYER, OTHER_ADMIN, START, cluster_id, environment_of
+from tests.fleet.helm_double import FakeClusters
+
+OPERATOR_ID = uuid.UUID(int=7)
+RELEASE = ReleaseRef("cert-manager", "operators")
+OLD, NEW, BAD = "sha256:chart-1", "sha256:chart-2", "sha256:chart-3"
+VERSIONS = {"1.0.0": OLD, "2.0.0": NEW, "3.0.0": BAD}
+
+
+class RecordedOutbox:
+    """Messages in the order in which they were put."""
+
+    def __init__(self) -> None:
+        self.mails: list[MailMessage] = []
+        self.events: list[WebhookEvent] = []
+
+    async def put(self, connection: Connection, message: MailMessage | WebhookEvent) -> None:
+        (self.mails if isinstance(message, MailMessage) else self.events).append(message)
+
+
+class FakePlanSources:
+    """Values, rendered manifests and preflights. A test sets what they answer."""
+
+    def __init__(self, clusters: FakeClusters) -> None:
+        self.clusters = clusters
+        self.values: dict[str, Any] = {}
+        self.report: dict[str, Any] = {}
+        """Fields of every preflight report."""
+        self.renders = 0
+
+    async def layers(self, operator: ManagedOperator, cluster: ManagedCluster) -> LayeredValues:
+        return LayeredValues((operator.values, self.values))
+
+    async def render(self, request: ChartRenderRequest) -> bytes:
+        async with self.clusters.interrupt("render"):
+            self.renders += 1  # a chart that makes a certificate at each render
+            return f"{request.chart_digest} {request.release} certificate {self.renders}".encode()
+
+    async def inspect(self, request: InspectionRequest) -> PreflightReport:
+        async with self.clusters.interrupt("inspect"):
+            cluster = await self.clusters._reach(request.cluster.id, "inspect")
+            latest = latest_record(cluster.history(request.live))
+            return PreflightReport(
+                latest.revision if latest else 0, latest.version if latest else "", **self.report
+            )
+
+
+class RolloutHarness:
+    """One operator in three versions, clusters by name, and engines over one database."""
+
+    def __init__(self, database: Database, *names: str, policy: ApprovalPolicy | None = None) -> None:
+        self.database = database
+        self.clusters = FakeClusters(*names, identify=cluster_id)
+        self.sources = FakePlanSources(self.clusters)
+        self.vault = LocalVault(FixedKeys(KeyRing.parse(new_key_text(), "test")))
+        self.outbox = RecordedOutbox()
+        self.audit = AuditRecorder()
+        self.policy = policy or ApprovalPolicy()
+        self.registry = PostgresRegistry()
+        self.store = PostgresRollouts(self.vault)
+        self.approval_rows = PostgresApprovals()
+        self.now = START
+        self.database.set_clock(START)
+        recipients = {ClusterEnvironment.PRODUCTION: ("owners@example.com",)}
+        self.desk = ApprovalDesk(
+            self.approval_rows,
+            self.outbox,
+            self.policy,
+            ApprovalMail(recipients, "https://fleet.example.com"),
+        )
+        self.planner = RolloutPlanner(self.sources, self.sources, self.sources)
+        self.deployments = Deployments(
+            database, self.store, self.desk, self.registry, self.planner, self.audit, self.policy
+        )
+        self.approvals = Approvals(database, self.store, self.approval_rows, self.audit)
+        self.engine = self.replica("manager-1")
+
+    def replica(self, owner: str, transactions: Transactions | None = None, **settings: Any) -> RolloutEngine:
+        """Return one more engine, as after a restart or on another machine."""
+        over = transactions or self.database
+        chosen = EngineSettings(owner=owner, approvals=self.policy, **settings)
+        services = ClusterServices(self.clusters, self.clusters)
+        return RolloutEngine(
+            over,
+            self.store,
+            RolloutConductor(over, self.store, self.registry, self.planner, self.desk, chosen),
+            ClusterWorker(over, self.store, self.registry, services, chosen),
+            chosen,
+            monotonic=self.seconds,
+        )
+
+    def seconds(self) -> float:
+        """Return the virtual time of all processes, as a monotonic clock has it."""
+        return (self.now - START).total_seconds()
+
+    async def register(self, *, installed: bool = True, **facts: Any) -> None:
+        """Register the operator and the clusters; version 1.0.0 runs on each unless told otherwise."""
+        operators = PostgresOperators()
+        operator = ManagedOperator(
+            OPERATOR_ID, RELEASE.name, RELEASE.namespace, UploadedChart(RELEASE.name), {}, {}, START, "dora"
+        )
+        async with self.database.transaction() as connection:
+            await operators.insert(connection, operator)
+            for version, digest in VERSIONS.items():
+                made = OperatorVersion(OPERATOR_ID, version, digest, ChartFacts(**facts), START, "dora")
+                await operators.insert_version(connection, made, digest.encode(), ())
+            rows = [_row(managed_cluster(each.name)) for each in self.clusters.clusters.values()]
+            await connection.execute(cluster_table.insert(), rows)
+        if installed:
+            for cluster in self.clusters.clusters.values():
+                cluster.install_by_hand(RELEASE, OLD)
+
+    async def update_cluster(self, name: str, **columns: Any) -> None:
+        async with self.database.transaction() as connection:
+            await connection.execute(
+                cluster_table.update().where(cluster_table.c.name == name).values(columns)
+            )
+
+    async def delete_cluster(self, name: str) -> None:
+        self.clusters[name].gone = True
+        async with self.database.transaction() as connection:
+            await connection.execute(cluster_table.delete().where(cluster_table.c.name == name))
+
+    async def create(
+        self, strategy: Any = None, *, by: Principal = DEPLOYER, **changes: Any
+    ) -> VersionDeployment:
+        """Request a deployment of version 2.0.0 to all clusters."""
+        name = type(strategy).__name__.removesuffix("Strategy") if strategy is not None else "Canary"
+        config = {"Canary": "canary_config", "BlueGreen": "blue_green_config"}.get(
+            name, f"{name.lower()}_config"
+        )
+        fields: dict[str, Any] = {
+            "operator": RELEASE.name,
+            "version": "2.0.0",
+            "targets": ClusterSelector(tuple(each.name for each in self.clusters.clusters.values())),
+            "strategy": StrategyName(name),
+            config: strategy,
+        }
+        return await self.deployments.create(by, DeploymentRequest(**{**fields, **changes}))
+
+    def set_time(self, moment: datetime) -> None:
+        self.now = moment
+        self.database.set_clock(moment)
+
+    async def run(
+        self,
+        *engines: RolloutEngine,
+        until: Callable[[], bool] | None = None,
+        horizon: timedelta = timedelta(days=3),
+    ) -> None:
+        """Run engines in turn, and move the clock to what is due next, until nothing waits for a time."""
+        chosen = engines or (self.engine,)
+        for _ in range(2_000):
+            done = sum([await engine.run_due() for engine in chosen])
+            if until is not None and until():
+                return
+            if done:
+                continue
+            due = await chosen[0].next_due()
+            if due is None or due > START + horizon:
+                return
+            self.set_time(max(due, self.now))
+        raise AssertionError("the rollout does not come to rest")
+
+    async def settle(self, engine: RolloutEngine | None = None) -> None:
+        """Do what is due now, and let no time pass."""
+        while await (engine or self.engine).run_due():
+            pass
+
+    async def pass_time(self, duration: timedelta, engine: RolloutEngine | None = None) -> None:
+        """Let time pass, and do everything at the moment when it is due."""
+        end = self.now + duration
+        await self.settle(engine)
+        while (due := await (engine or self.engine).next_due()) is not None and due <= end:
+            self.set_time(max(due, self.now))
+            await self.settle(engine)
+        self.set_time(end)
+
+    async def deployment(self, deployment_id: uuid.UUID) -> VersionDeployment:
+        async with self.database.transaction() as connection:
+            found = await self.store.deployment(connection, deployment_id)
+        assert found is not None
+        return found
+
+    async def targets(self, deployment_id: uuid.UUID) -> dict[str, RolloutTarget]:
+        async with self.database.transaction() as connection:
+            targets = await self.store.targets(connection, deployment_id)
+        return {target.cluster_name: target for target in targets}
+
+    async def approve_all(self, deployment_id: uuid.UUID) -> None:
+        """Approve, level by level, as two different admins."""
+        async with self.database.transaction() as connection:
+            requests = await self.approval_rows.of(connection, deployment_id)
+        pending = [request for request in requests if request.state is ApprovalState.PENDING]
+        for request in sorted(pending, key=lambda request: request.level):
+            principal = ADMIN if request.level == 1 else OTHER_ADMIN
+            await self.approvals.approve(principal, request.id)
+
+    async def summary(self, deployment_id: uuid.UUID) -> dict[str, Any]:
+        """Return everything that must not depend on crashes: the end state, Helm's writes, and the history."""
+        deployment = await self.deployment(deployment_id)
+        async with self.database.transaction() as connection:
+            events = await self.store.events(connection, deployment_id, after=0, limit=10_000)
+            version = await self.registry.version(connection, OPERATOR_ID, deployment.version)
+            installations = {
+                each.name: await self.store.installation(connection, key, OPERATOR_ID)
+                for key, each in self.clusters.clusters.items()
+            }
+        targets = await self.targets(deployment_id)
+        assert version is not None
+        return {
+            "phase": deployment.phase,
+            "message": deployment.message.replace(str(deployment_id), "ID"),
+            "withdrawn": version.withdrawn_reason.replace(str(deployment_id), "ID"),
+            "clusters": {name: _outcome(each) for name, each in targets.items()},
+            "installations": {
+                name: each and (each.release, each.revision, each.version, each.chart_digest)
+                for name, each in installations.items()
+            },
+            "helm": {each.name: each.completed for each in self.clusters.clusters.values()},
+            "histories": {each.name: _histories(each) for each in self.clusters.clusters.values()},
+            "replicas": {each.name: each.replicas for each in self.clusters.clusters.values()},
+            "webhooks": {each.name: each.webhooks for each in self.clusters.clusters.values()},
+            "crds": {each.name: each.crds for each in self.clusters.clusters.values()},
+            "two controllers": [
+                each.name for each in self.clusters.clusters.values() if each.two_controllers
+            ],
+            "events": _by_cluster(events),
+        }
+
+
+def _outcome(target: RolloutTarget) -> tuple[Any, ...]:
+    return target.step, target.revision, target.base_revision, target.stage, target.reason, target.message
+
+
+def _histories(cluster: Any) -> dict[str, list[tuple[int, str, str]]]:
+    return {
+        str(release): [(record.revision, record.status.value, record.description) for record in records]
+        for release, records in cluster.records.items()
+        if records
+    }
+
+
+def _by_cluster(events: Any) -> dict[str, list[str]]:
+    result: dict[str, list[str]] = {}
+    for event in events:
+        result.setdefault(event.cluster, []).append(f"{event.kind} {event.message}")
+    return result
+
+
+def managed_cluster(name: str) -> ManagedCluster:
+    health = ClusterHealth(ClusterCondition.HEALTHY, kubernetes_version="v1.36.0")
+    return ManagedCluster(
+        cluster_id(name), name, environment_of(name), {"tier": name[-1]}, "https://x", health, START, "ada"
+    )
+
+
+def _row(cluster: ManagedCluster) -> dict[str, Any]:
+    fields = {name: getattr(cluster, name) for name in cluster.__struct_fields__}
+    return {**fields, "health": msgspec.to_builtins(cluster.health), "windows": [], "freezes": []}
+
+
+@asynccontextmanager
+async def harness(database: Database, *names: str, **options: Any) -> AsyncIterator[RolloutHarness]:
+    """Yield a registered fleet."""
+    made = RolloutHarness(database, *names)
+    await made.register(**options)
+    yield made
