@@ -118,14 +118,14 @@ class FakeClusters:
 
     def __init__(self, *names: str, identify: Callable[[str], uuid.UUID]) -> None:
         self.clusters = {identify(name): FakeCluster(name) for name in names}
-        self.helm_fails: set[str] = set()
-        """Charts that Helm cannot apply."""
+        self.helm_fails: set[tuple[str, str]] = set()
+        """Clusters and charts that Helm cannot apply there."""
         self.rollback_fails = False
-        self.unhealthy: set[str] = set()
-        """Charts whose controllers fail their checks."""
+        self.unhealthy: set[tuple[str, str]] = set()
+        """Clusters and charts: those controllers fail their checks."""
         self.conclusive = False
-        self.slow_to_stop = 0
-        """How often a stopped controller is still seen."""
+        self.slow_to_stop: dict[ReleaseRef, int] = {}
+        """The number of looks in which a stopped controller is still seen."""
         self.interrupt: Interrupt = undisturbed
         self.on_call: Callable[[str], Awaitable[None]] | None = None
         self.calls: list[str] = []
@@ -171,7 +171,7 @@ class FakeClusters:
             )
             await interruption.cut_off()
             guard.check()
-            if request.chart_digest in self.helm_fails:
+            if (cluster.name, request.chart_digest) in self.helm_fails:
                 message = f'Upgrade "{request.release.name}" failed: admission denied'
                 cluster.put(request.release, revision, HelmStatus.FAILED, description=message)
                 cluster.completed.append(f"upgrade {request.release} {revision} failed")
@@ -204,9 +204,10 @@ class FakeClusters:
             await interruption.cut_off()
             guard.check()
             if self.rollback_fails:
-                cluster.put(release, made, HelmStatus.FAILED, description="Rollback failed: timed out")
+                message = f'Rollback "{release.name}" failed: timed out'
+                cluster.put(release, made, HelmStatus.FAILED, description=message)
                 cluster.completed.append(f"rollback {release} {made} failed")
-                raise HelmFailed("Rollback failed: timed out")
+                raise HelmFailed(message)
             cluster._supersede(release)
             # Helm marks every earlier record that is not superseded, pending ones included.
             for record in list(cluster.history(release)):
@@ -268,7 +269,7 @@ class FakeClusters:
             running = cluster.replicas.get(release, 0)
             if not running:
                 check = HealthCheck(CheckKind.PODS, Evidence.UNKNOWN, "NoPods", "no controller runs")
-            elif chart in self.unhealthy:
+            elif (cluster.name, chart) in self.unhealthy:
                 reason = "CrashLoopBackOff" if self.conclusive else "NotReady"
                 check = HealthCheck(
                     CheckKind.PODS, Evidence.FAILING, reason, "the controller fails", self.conclusive
@@ -294,7 +295,7 @@ class FakeClusters:
         async with self.interrupt("activity"):
             cluster = await self._reach(cluster_id, "activity")
             looks = self._looks[release] = self._looks.get(release, 0) + 1
-            if looks <= self.slow_to_stop:
+            if looks <= self.slow_to_stop.get(release, 0):
                 return ReleaseActivity(1, str(release))
             holder = cluster.lease if cluster.lease == str(release) else ""
             return ReleaseActivity(cluster.replicas.get(release, 0), holder)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -50,6 +50,7 @@ from tests.fleet.helm_double import FakeClusters
 OPERATOR_ID = uuid.UUID(int=7)
 RELEASE = ReleaseRef("cert-manager", "operators")
 OLD, NEW, BAD = "sha256:chart-1", "sha256:chart-2", "sha256:chart-3"
+PATIENCE = timedelta(minutes=4)
 VERSIONS = {"1.0.0": OLD, "2.0.0": NEW, "3.0.0": BAD}
 
 
@@ -124,7 +125,9 @@ class RolloutHarness:
     def replica(self, owner: str, transactions: Transactions | None = None, **settings: Any) -> RolloutEngine:
         """Return one more engine, as after a restart or on another machine."""
         over = transactions or self.database
-        chosen = EngineSettings(owner=owner, approvals=self.policy, **settings)
+        # Short, so that a wait that gives up costs few checks.
+        patience = {"patience": PATIENCE, "offline_patience": PATIENCE, "rollback_patience": PATIENCE}
+        chosen = EngineSettings(owner=owner, approvals=self.policy, **{**patience, **settings})
         services = ClusterServices(self.clusters, self.clusters)
         return RolloutEngine(
             over,
@@ -140,7 +143,7 @@ class RolloutHarness:
         return (self.now - START).total_seconds()
 
     async def register(self, *, installed: bool = True, **facts: Any) -> None:
-        """Register the operator and the clusters; version 1.0.0 runs on each unless told otherwise."""
+        """Register the operator and the clusters; version 1.0.0 runs on each, if `installed`."""
         operators = PostgresOperators()
         operator = ManagedOperator(
             OPERATOR_ID, RELEASE.name, RELEASE.namespace, UploadedChart(RELEASE.name), {}, {}, START, "dora"
@@ -191,16 +194,18 @@ class RolloutHarness:
     async def run(
         self,
         *engines: RolloutEngine,
-        until: Callable[[], bool] | None = None,
+        act: Callable[[], Awaitable[bool]] | None = None,
         horizon: timedelta = timedelta(days=3),
     ) -> None:
-        """Run engines in turn, and move the clock to what is due next, until nothing waits for a time."""
+        """Run engines in turn, and move the clock to what is due next, until nothing waits for a time.
+
+        `act` is called whenever nothing is due, before time passes. It returns True if it changed something.
+        """
         chosen = engines or (self.engine,)
         for _ in range(2_000):
-            done = sum([await engine.run_due() for engine in chosen])
-            if until is not None and until():
-                return
-            if done:
+            if sum([await engine.run_due() for engine in chosen]):
+                continue
+            if act is not None and await act():
                 continue
             due = await chosen[0].next_due()
             if due is None or due > START + horizon:
@@ -224,9 +229,9 @@ class RolloutHarness:
 
     async def deployment(self, deployment_id: uuid.UUID) -> VersionDeployment:
         async with self.database.transaction() as connection:
-            found = await self.store.deployment(connection, deployment_id)
-        assert found is not None
-        return found
+            present = await self.store.deployment(connection, deployment_id)
+        assert present is not None
+        return present
 
     async def targets(self, deployment_id: uuid.UUID) -> dict[str, RolloutTarget]:
         async with self.database.transaction() as connection:
@@ -287,10 +292,19 @@ def _histories(cluster: Any) -> dict[str, list[tuple[int, str, str]]]:
     }
 
 
+_FLIPS = {"PhaseChanged Deploying → Validating", "PhaseChanged Validating → Deploying"}
+
+
 def _by_cluster(events: Any) -> dict[str, list[str]]:
+    """Return the history of each cluster, and under '' that of the deployment.
+
+    Deploying and Validating alternate with the moment at which the deployment is looked at: they are left out.
+    """
     result: dict[str, list[str]] = {}
     for event in events:
-        result.setdefault(event.cluster, []).append(f"{event.kind} {event.message}")
+        line = f"{event.kind} {event.message}"
+        if line not in _FLIPS:
+            result.setdefault(event.cluster, []).append(line.replace("Validating →", "Deploying →"))
     return result
 
 

@@ -99,6 +99,11 @@ def test_a_rollback_is_recognized_by_number_and_description(status: HelmStatus, 
     assert match_rollback(ROLLBACK, [*OLD, elsewhere]).match is IntentMatch.CHANGED
 
 
+def test_a_failed_rollback_is_recognized_by_the_description_that_helm_gives_it() -> None:
+    failed = record(4, HelmStatus.FAILED, description='Rollback "cert-manager" failed: timed out')
+    assert match_rollback(ROLLBACK, [*OLD, failed]).match is IntentMatch.FAILED
+
+
 def test_an_uninstall_is_done_when_nothing_is_left() -> None:
     intent = ReleaseIntent(RELEASE, 2, "d-1", 1, "")
     assert match_uninstall(intent, []).match is IntentMatch.DONE

@@ -44,9 +44,9 @@ class Rollout:
     def __init__(self, strategy: RolloutStrategy | None = None, names: list[str] | None = None) -> None:
         strategy = strategy or CanaryStrategy()
         targets = [target(name) for name in names or NAMES]
-        self.stages = stages(strategy, [StageTarget(each.cluster_name, each.environment) for each in targets])
-        number = {name: stage.number for stage in self.stages for name in stage.clusters}
-        self.deployment = deployment(strategy=strategy)
+        planned = stages(strategy, [StageTarget(each.cluster_name, each.environment) for each in targets])
+        number = {name: stage.number for stage in planned for name in stage.clusters}
+        self.deployment = deployment(strategy=strategy, stages=planned)
         self.targets = {
             each.cluster_name: msgspec.structs.replace(each, stage=number[each.cluster_name])
             for each in targets
@@ -54,7 +54,7 @@ class Rollout:
         self.now = START
 
     def steer(self) -> RolloutCourse:
-        course = steer(self.deployment, self.stages, list(self.targets.values()), self.now)
+        course = steer(self.deployment, list(self.targets.values()), self.now)
         check_phase(self.deployment.phase, course.deployment.phase)
         self.deployment = course.deployment
         for each in course.targets.values():

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from kapsa.fleet.domain.errors import StateConflict
-from kapsa.fleet.domain.strategies import RolloutStrategy
+from kapsa.fleet.domain.strategies import RolloutStage, RolloutStrategy
 
 __all__ = [
     "ACTIVE_PHASES",
@@ -136,6 +136,8 @@ class VersionDeployment(msgspec.Struct, frozen=True, rename="camel"):
     retried_by: tuple[str, ...] = ()
     """Everybody who asked for another attempt: they count as requesters."""
     plan_digest: str = ""
+    stages: tuple[RolloutStage, ...] = ()
+    """The stages of the plan that runs. The list of clusters is frozen with it."""
     stage: int = 0
     """The number of stages that have passed."""
     stage_passed_at: datetime | None = None

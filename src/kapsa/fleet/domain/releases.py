@@ -19,6 +19,8 @@ __all__ = [
     "ReleaseIntent",
     "ReleaseRecord",
     "ReleaseRef",
+    "carries",
+    "is_rollback",
     "latest_record",
     "match_rollback",
     "match_uninstall",
@@ -138,7 +140,7 @@ def match_rollback(intent: ReleaseIntent, history: Sequence[ReleaseRecord]) -> I
     """Compare the intent of a rollback with the history of its release.
 
     Helm copies the labels of the revision that it returns to and writes a fixed description, so that a rollback is
-    recognized by its number and by that description.
+    recognized by its number and by its description.
     """
     latest = latest_record(history)
     if latest is None:
@@ -147,9 +149,17 @@ def match_rollback(intent: ReleaseIntent, history: Sequence[ReleaseRecord]) -> I
         # A rollback does not mind our own half-done upgrade; that is what it is for.
         ours = latest.labels.get(DEPLOYMENT_LABEL) == intent.deployment
         return IntentVerdict(IntentMatch.NOT_BEGUN, latest) if ours else _unstarted(intent, latest)
-    if latest.revision == intent.revision and latest.description == f"Rollback to {intent.returns_to}":
+    if latest.revision == intent.revision and is_rollback(latest, intent.release, intent.returns_to):
         return _by_status(intent, latest)
     return _changed(intent, latest)
+
+
+def is_rollback(record: ReleaseRecord, release: ReleaseRef, revision: int) -> bool:
+    """Return whether Helm describes a record as a rollback to this revision, or as one that failed."""
+    failed = record.status is HelmStatus.FAILED and record.description.startswith(
+        f'Rollback "{release.name}" failed'
+    )
+    return failed or record.description == f"Rollback to {revision}"
 
 
 def match_uninstall(intent: ReleaseIntent, history: Sequence[ReleaseRecord]) -> IntentVerdict:

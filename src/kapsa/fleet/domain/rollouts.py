@@ -34,12 +34,7 @@ class RolloutCourse(msgspec.Struct, frozen=True):
     """The time to decide again if nothing happens before; None if only an event can change the decision."""
 
 
-def steer(
-    deployment: VersionDeployment,
-    stages: Sequence[RolloutStage],
-    targets: Sequence[RolloutTarget],
-    now: datetime,
-) -> RolloutCourse:
+def steer(deployment: VersionDeployment, targets: Sequence[RolloutTarget], now: datetime) -> RolloutCourse:
     """Return what the deployment does next.
 
     Planning and approval are not decided here: they need more than the state of the clusters.
@@ -61,7 +56,7 @@ def steer(
         return RolloutCourse(
             _replace(deployment, phase=DeploymentPhase.PAUSED, message=message, waits_for=RESUME)
         )
-    return _forward(deployment, stages, targets, now)
+    return _forward(deployment, targets, now)
 
 
 RESUME = "a person to resume, abort or roll back"
@@ -135,15 +130,10 @@ def _left(target: RolloutTarget) -> RolloutTarget:
     )
 
 
-def _forward(
-    deployment: VersionDeployment,
-    stages: Sequence[RolloutStage],
-    targets: Sequence[RolloutTarget],
-    now: datetime,
-) -> RolloutCourse:
+def _forward(deployment: VersionDeployment, targets: Sequence[RolloutTarget], now: datetime) -> RolloutCourse:
     """Start the clusters whose turn it is, and end the deployment when all have settled."""
     passed, passed_at = deployment.stage, deployment.stage_passed_at
-    for stage in stages[passed:]:
+    for stage in deployment.stages[passed:]:
         if not all(target.state in _SETTLED or target.late for target in _of(stage, targets)):
             moved = _replace(deployment, stage=passed, stage_passed_at=passed_at)
             return _run_stage(moved, stage, targets, now)

@@ -196,6 +196,10 @@ class RolloutTarget(msgspec.Struct, frozen=True, rename="camel"):
     attempt: int = 1
     planned_revision: int = 0
     """The revision of `live` that the plan was made for; 0 when the operator was not installed."""
+    manifest_digest: str = ""
+    """The digest of the approved manifest: exactly these bytes are applied."""
+    present_chart: str = ""
+    """The chart digest of the planned revision, as far as the fleet knows it."""
     intent: ReleaseIntent | None = None
     revision: int = 0
     """The revision that the deployment made; 0 before that."""

@@ -2,32 +2,513 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Any
+
+import msgspec
 import pytest
 
-from kapsa.fleet.domain.deployments import DeploymentPhase
-from kapsa.fleet.domain.strategies import CanaryStrategy, DirectStrategy, RollingStrategy
+from kapsa.fleet.domain.deployments import DeploymentPhase, OfflinePolicy
+from kapsa.fleet.domain.errors import NotAllowed, StateConflict
+from kapsa.fleet.domain.releases import HelmStatus, ReleaseRef
+from kapsa.fleet.domain.strategies import BlueGreenStrategy, CanaryStrategy, DirectStrategy, RollingStrategy
+from kapsa.fleet.domain.targets import TargetState, TargetStep
+from kapsa.fleet.domain.windows import ChangeFreeze, MaintenanceWindow, Weekday
 from kapsa.fleet.infrastructure.postgres.database import Database
-from tests.fleet.rollout_harness import NEW, RELEASE, RolloutHarness
+from tests.fleet.examples import ADMIN, DEPLOYER, START
+from tests.fleet.rollout_harness import NEW, OLD, PATIENCE, RELEASE, RolloutHarness
 
 DEV = ("dev-1", "dev-2", "dev-3")
+MINUTE = timedelta(minutes=1)
+CANARY = CanaryStrategy(percentages=(30, 100), evaluation_period=MINUTE)
+GREEN = ReleaseRef("cert-manager-green", "green")
+BLUE_GREEN = BlueGreenStrategy("blue", "green", validation_period=MINUTE, monitoring_period=MINUTE)
+
+
+async def started(database: Database, *names: str, **options: Any) -> RolloutHarness:
+    fleet = RolloutHarness(database, *names)
+    await fleet.register(**options)
+    return fleet
+
+
+async def steps(fleet: RolloutHarness, made: Any) -> dict[str, TargetStep]:
+    return {name: target.step for name, target in (await fleet.targets(made.id)).items()}
 
 
 @pytest.mark.parametrize(
     "strategy",
     [
-        CanaryStrategy(percentages=(30, 100)),
-        RollingStrategy(),
+        CANARY,
+        RollingStrategy(validation_period=MINUTE),
         DirectStrategy(),
         DirectStrategy(skip_health_checks=True),
     ],
-    ids=lambda strategy: type(strategy).__name__,
+    ids=["canary", "rolling", "direct", "direct without checks"],
 )
-async def test_a_deployment_completes(database: Database, strategy) -> None:
-    fleet = RolloutHarness(database, *DEV)
-    await fleet.register()
+async def test_a_deployment_completes_with_one_upgrade_on_each_cluster(
+    database: Database, strategy: Any
+) -> None:
+    fleet = await started(database, *DEV)
     made = await fleet.create(strategy)
     await fleet.run()
     assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
     for name in DEV:
         assert fleet.clusters[name].chart_of(RELEASE) == (2, NEW)
         assert fleet.clusters[name].completed == ["upgrade operators/cert-manager 2"]
+    assert await fleet.engine.next_due() is None
+
+
+async def test_a_stage_soaks_before_the_next_begins(database: Database) -> None:
+    fleet = await started(database, *DEV)
+    await fleet.create(CANARY)
+    await fleet.pass_time(MINUTE - timedelta(seconds=1))
+    assert [name for name in DEV if fleet.clusters[name].completed] == ["dev-1"]
+    await fleet.pass_time(timedelta(seconds=1))
+    assert [name for name in DEV if fleet.clusters[name].completed] == list(DEV)
+
+
+async def test_three_failed_checks_roll_back_finished_stages_too_within_three_minutes(
+    database: Database,
+) -> None:
+    fleet = await started(database, *DEV)
+    fleet.clusters.unhealthy = {("dev-3", NEW)}
+    made = await fleet.create(CANARY)
+    await fleet.run()
+    deployment = await fleet.deployment(made.id)
+    assert deployment.phase is DeploymentPhase.ROLLED_BACK
+    assert deployment.message == "dev-3: the controller fails"
+    assert deployment.finished_at is not None
+    assert deployment.rollback_started_at is not None
+    assert deployment.finished_at - deployment.rollback_started_at < timedelta(minutes=3)
+    for name in DEV:
+        assert fleet.clusters[name].chart_of(RELEASE) == (3, OLD)
+        assert fleet.clusters[name].crds == []
+
+
+async def test_a_conclusive_failure_rolls_back_after_one_check(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    fleet.clusters.unhealthy, fleet.clusters.conclusive = {("dev-1", NEW)}, True
+    made = await fleet.create(CANARY)
+    await fleet.settle()
+    deployment = await fleet.deployment(made.id)
+    assert (deployment.phase, deployment.finished_at) == (DeploymentPhase.ROLLED_BACK, START)
+
+
+async def test_a_version_that_fails_after_its_gate_is_still_rolled_back(database: Database) -> None:
+    fleet = await started(database, "dev-1", "dev-2")
+    made = await fleet.create(RollingStrategy(validation_period=MINUTE))
+    await fleet.pass_time(MINUTE)
+    assert (await steps(fleet, made))["dev-1"] is TargetStep.WATCH
+    fleet.clusters.unhealthy = {("dev-1", NEW)}
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.ROLLED_BACK
+    assert fleet.clusters["dev-2"].completed == []
+
+
+async def test_a_bad_version_is_withdrawn_and_nothing_deploys_it_again(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    fleet.clusters.unhealthy = {("dev-1", NEW)}
+    made = await fleet.create(CANARY)
+    await fleet.run()
+    with pytest.raises(StateConflict, match="withdrawn: rolled back by deployment"):
+        await fleet.create(CANARY)
+    with pytest.raises(StateConflict, match="withdrawn"):
+        await fleet.deployments.retry(DEPLOYER, made.id)
+    with pytest.raises(NotAllowed):
+        await fleet.create(CANARY, force_reason="I know better")
+    fleet.clusters.unhealthy = set()
+    forced = await fleet.create(CANARY, by=ADMIN, force_reason="the image was fixed")
+    await fleet.run()
+    assert (await fleet.deployment(forced.id)).phase is DeploymentPhase.COMPLETED
+
+
+async def test_a_rollback_pauses_new_deployments_of_the_operator(database: Database) -> None:
+    fleet = await started(database, "dev-1", "dev-2")
+    one, two = ({"targets": fleet_selector(name)} for name in ("dev-1", "dev-2"))
+    queued = await fleet.create(CANARY, **two, version="3.0.0")
+    fleet.clusters.unhealthy = {("dev-1", NEW)}
+    bad = await fleet.create(CANARY, **one)
+    while (await fleet.deployment(bad.id)).phase is not DeploymentPhase.ROLLING_BACK:
+        if not await fleet.engine.run_due():
+            fleet.set_time(await fleet.engine.next_due())
+    with pytest.raises(StateConflict, match="a rollback of cert-manager is under way"):
+        await fleet.create(CANARY, **two, version="1.0.0")
+    await fleet.run()
+    assert (await fleet.deployment(queued.id)).phase is DeploymentPhase.COMPLETED
+
+
+def fleet_selector(*names: str) -> Any:
+    from kapsa.fleet.orchestrator.deployment_requests import ClusterSelector
+
+    return ClusterSelector(names)
+
+
+async def test_a_failed_rollback_ends_failed_and_visible_and_not_in_a_loop(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    fleet.clusters.unhealthy, fleet.clusters.rollback_fails = {("dev-1", NEW)}, True
+    made = await fleet.create(CANARY)
+    await fleet.run()
+    deployment = await fleet.deployment(made.id)
+    assert deployment.phase is DeploymentPhase.FAILED
+    assert deployment.message == 'the rollback failed on dev-1: Rollback "cert-manager" failed: timed out'
+    assert len([each for each in fleet.clusters["dev-1"].completed if "rollback" in each]) == 1
+    fleet.clusters.rollback_fails = False
+    await fleet.deployments.rollback(ADMIN, made.id, reason="the API server is back")
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.ROLLED_BACK
+    assert fleet.clusters["dev-1"].chart_of(RELEASE) == (4, OLD)
+
+
+async def test_an_admin_rolls_a_completed_deployment_back(database: Database) -> None:
+    fleet = await started(database, *DEV)
+    made = await fleet.create(CANARY)
+    await fleet.run()
+    with pytest.raises(NotAllowed):
+        await fleet.deployments.rollback(DEPLOYER, made.id, reason="x")
+    await fleet.deployments.rollback(ADMIN, made.id, reason="users complain")
+    await fleet.run()
+    status = await fleet.deployments.rollback_status(DEPLOYER, made.id)
+    assert (status.phase, status.reason) == (DeploymentPhase.ROLLED_BACK, "users complain")
+    assert {cluster.state for cluster in status.clusters} == {TargetState.ROLLED_BACK}
+
+
+async def test_an_earlier_deployment_is_not_rolled_back_past_a_later_one(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    first = await fleet.create(CANARY)
+    await fleet.run()
+    await fleet.create(CANARY, version="3.0.0")
+    await fleet.run()
+    with pytest.raises(StateConflict, match="a later deployment has changed dev-1"):
+        await fleet.deployments.rollback(ADMIN, first.id, reason="x")
+
+
+async def test_the_first_install_is_rolled_back_by_an_uninstall(database: Database) -> None:
+    fleet = await started(database, "dev-1", installed=False)
+    fleet.clusters.unhealthy = {("dev-1", NEW)}
+    made = await fleet.create(CANARY)
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.ROLLED_BACK
+    assert fleet.clusters["dev-1"].completed[-1] == "uninstall operators/cert-manager"
+
+
+# Blue-green
+
+
+async def test_blue_green_runs_one_controller_at_a_time_and_removes_blue_after_a_day(
+    database: Database,
+) -> None:
+    fleet = await started(database, "dev-1")
+    fleet.clusters.slow_to_stop = {RELEASE: 2}
+    made = await fleet.create(BLUE_GREEN)
+    await fleet.pass_time(timedelta(hours=23))
+    cluster = fleet.clusters["dev-1"]
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+    assert (cluster.replicas, cluster.webhooks) == ({RELEASE: 0, GREEN: 1}, GREEN)
+    assert cluster.history(RELEASE)
+    await fleet.run()
+    assert not cluster.history(RELEASE)
+    assert not cluster.two_controllers
+    target = (await fleet.targets(made.id))["dev-1"]
+    assert (target.step, target.gap_seconds) == (TargetStep.DONE, 20.0)
+
+
+async def test_blue_green_switches_back_while_blue_is_kept(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    made = await fleet.create(BLUE_GREEN)
+    await fleet.pass_time(timedelta(hours=20))
+    await fleet.deployments.rollback(ADMIN, made.id, reason="green leaks memory")
+    await fleet.run()
+    cluster = fleet.clusters["dev-1"]
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.ROLLED_BACK
+    assert (cluster.replicas, cluster.webhooks) == ({RELEASE: 1, GREEN: 0}, RELEASE)
+    assert cluster.completed == [f"upgrade {GREEN} 1", f"uninstall {GREEN}"]
+
+
+async def test_blue_green_cannot_switch_back_once_blue_is_gone(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    made = await fleet.create(BLUE_GREEN)
+    await fleet.run()
+    with pytest.raises(StateConflict, match="has been removed: deploy version"):
+        await fleet.deployments.rollback(ADMIN, made.id, reason="too late")
+
+
+async def test_blue_green_waits_for_a_person_to_switch(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    made = await fleet.create(msgspec.structs.replace(BLUE_GREEN, auto_switch=False))
+    await fleet.run()
+    (cluster,) = (await fleet.deployments.get(DEPLOYER, made.id)).clusters
+    assert cluster.waits_for == "a person to switch to the new release"
+    assert fleet.clusters["dev-1"].replicas == {RELEASE: 1, GREEN: 0}
+    await fleet.deployments.switch(DEPLOYER, made.id)
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+
+
+async def test_the_next_blue_green_goes_the_other_way(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    await fleet.create(BLUE_GREEN)
+    await fleet.pass_time(timedelta(hours=1))
+    made = await fleet.create(BLUE_GREEN, version="3.0.0")
+    await fleet.run(horizon=timedelta(days=5))
+    blue = ReleaseRef("cert-manager-blue", "blue")
+    cluster = fleet.clusters["dev-1"]
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+    assert cluster.replicas == {RELEASE: 0, GREEN: 0, blue: 1}
+    assert not cluster.history(GREEN)
+    assert not cluster.two_controllers
+
+
+async def test_a_controller_that_does_not_stop_turns_blue_green_back(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    fleet.clusters.slow_to_stop = {RELEASE: 31}
+    made = await fleet.create(BLUE_GREEN)
+    await fleet.run()
+    deployment = await fleet.deployment(made.id)
+    assert deployment.phase is DeploymentPhase.ROLLED_BACK
+    assert "still run" in deployment.message
+    assert fleet.clusters["dev-1"].replicas[RELEASE] == 1
+
+
+async def test_a_chart_that_cannot_be_renamed_is_refused_with_the_reason(database: Database) -> None:
+    fleet = await started(database, "dev-1", names_follow_release=False)
+    made = await fleet.create(BLUE_GREEN)
+    await fleet.run()
+    deployment = await fleet.deployment(made.id)
+    assert deployment.phase is DeploymentPhase.FAILED
+    assert "do not follow the name of the release" in deployment.message
+
+
+# Clusters that are away, busy or closed
+
+
+async def test_an_offline_cluster_is_late_and_stops_no_other(database: Database) -> None:
+    fleet = await started(database, *DEV)
+    made = await fleet.create(CANARY)
+    await fleet.pass_time(timedelta(seconds=20))
+    fleet.clusters["dev-2"].offline = True
+    await fleet.pass_time(timedelta(minutes=3))
+    deployment = await fleet.deployment(made.id)
+    assert deployment.waits_for == "dev-2 to come back online"
+    assert deployment.deadline is not None
+    assert fleet.clusters["dev-3"].chart_of(RELEASE) == (2, NEW)
+    fleet.clusters["dev-2"].offline = False
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+    assert fleet.clusters["dev-2"].chart_of(RELEASE) == (2, NEW)
+
+
+@pytest.mark.parametrize("policy", OfflinePolicy)
+async def test_an_offline_cluster_is_skipped_by_policy_or_when_patience_ends(
+    database: Database, policy: Any
+) -> None:
+    fleet = await started(database, "dev-1", "dev-2")
+    made = await fleet.create(CANARY, on_offline=policy)
+    await fleet.settle()
+    fleet.clusters["dev-2"].offline = True
+    await fleet.run()
+    target = (await fleet.targets(made.id))["dev-2"]
+    assert (target.step, target.reason) == (TargetStep.SKIPPED, "Offline")
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+    assert fleet.now - START >= (PATIENCE if policy is OfflinePolicy.WAIT else MINUTE)
+
+
+async def test_a_cluster_that_goes_away_after_its_change_pauses_and_does_not_roll_back(
+    database: Database,
+) -> None:
+    fleet = await started(database, "dev-1", "dev-2")
+    made = await fleet.create(CANARY)
+    await fleet.settle()
+    fleet.clusters["dev-1"].offline = True
+    await fleet.run()
+    deployment = await fleet.deployment(made.id)
+    assert deployment.phase is DeploymentPhase.PAUSED
+    assert deployment.message == "dev-1: no evidence of health: dev-1: no route to host"
+    assert fleet.clusters["dev-2"].completed == []
+    fleet.clusters["dev-1"].offline = False
+    await fleet.deployments.resume(DEPLOYER, made.id)
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+
+
+@pytest.mark.parametrize("moment", [timedelta(), timedelta(seconds=30), timedelta(minutes=2)])
+async def test_a_deleted_cluster_is_skipped_and_stops_no_other(database: Database, moment: timedelta) -> None:
+    fleet = await started(database, "dev-1", "dev-2")
+    made = await fleet.create(CANARY)
+    await fleet.pass_time(moment)
+    await fleet.delete_cluster("dev-1")
+    await fleet.run()
+    target = (await fleet.targets(made.id))["dev-1"]
+    assert target.step in (TargetStep.SKIPPED, TargetStep.DONE)
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+    assert fleet.clusters["dev-2"].chart_of(RELEASE) == (2, NEW)
+
+
+async def test_a_pending_release_of_another_client_is_left_alone_and_reported(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    cluster = fleet.clusters["dev-1"]
+    made = await fleet.create(CANARY)
+    cluster.put(RELEASE, 1, HelmStatus.PENDING_UPGRADE)
+    await fleet.run()
+    deployment = await fleet.deployment(made.id)
+    assert deployment.phase is DeploymentPhase.PAUSED
+    assert "was not made by this deployment" in deployment.message
+    assert cluster.completed == []
+    assert cluster.history(RELEASE)[0].status is HelmStatus.PENDING_UPGRADE
+
+
+async def test_a_release_that_changed_since_the_plan_is_not_touched(database: Database) -> None:
+    fleet = await started(database, "dev-1", "dev-2")
+    made = await fleet.create(CANARY)
+    await fleet.settle()
+    fleet.clusters["dev-2"].install_by_hand(RELEASE, OLD)
+    await fleet.pass_time(timedelta(minutes=3))
+    deployment = await fleet.deployment(made.id)
+    assert deployment.phase is DeploymentPhase.PAUSED
+    assert "the plan was made for revision 1" in deployment.message
+    await fleet.deployments.abort(DEPLOYER, made.id)
+    await fleet.run()
+    await fleet.deployments.retry(DEPLOYER, made.id)
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+    assert fleet.clusters["dev-2"].chart_of(RELEASE) == (3, NEW)
+    assert fleet.clusters["dev-1"].chart_of(RELEASE) == (2, NEW)
+
+
+async def test_a_maintenance_window_is_awaited_before_the_cluster_and_named(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    window = MaintenanceWindow((Weekday.MONDAY,), "22:00", timedelta(hours=2))
+    await fleet.update_cluster("dev-1", windows=msgspec.to_builtins((window,)))
+    made = await fleet.create(CANARY)
+    await fleet.settle()
+    (cluster,) = (await fleet.deployments.get(DEPLOYER, made.id)).clusters
+    assert (cluster.waits_for, cluster.deadline) == ("no maintenance window is open", START.replace(hour=22))
+    assert fleet.clusters["dev-1"].completed == []
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+    assert fleet.now >= START.replace(hour=22)
+
+
+async def test_an_admin_overrides_a_freeze_with_a_reason(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    freeze = ChangeFreeze(START - MINUTE, START + timedelta(days=9), "year end")
+    await fleet.update_cluster("dev-1", freezes=msgspec.to_builtins((freeze,)))
+    with pytest.raises(NotAllowed):
+        await fleet.create(CANARY, window_override_reason="please")
+    made = await fleet.create(CANARY, by=ADMIN, window_override_reason="CVE-2027-1")
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+    assert fleet.audit.entries[-1].payload["windowOverrideReason"] == "CVE-2027-1"
+
+
+# Pause, resume, abort, retry, limits
+
+
+async def test_a_pause_lets_no_further_cluster_begin_until_it_is_resumed(database: Database) -> None:
+    fleet = await started(database, *DEV)
+    made = await fleet.create(CANARY)
+    await fleet.settle()
+    await fleet.deployments.pause(DEPLOYER, made.id)
+    await fleet.pass_time(timedelta(minutes=5))
+    assert [name for name in DEV if fleet.clusters[name].completed] == ["dev-1"]
+    await fleet.deployments.resume(DEPLOYER, made.id)
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+
+
+async def test_a_paused_deployment_still_rolls_a_failing_version_back(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    made = await fleet.create(CANARY)
+    await fleet.settle()
+    await fleet.deployments.pause(DEPLOYER, made.id)
+    fleet.clusters.unhealthy = {("dev-1", NEW)}
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.ROLLED_BACK
+
+
+async def test_an_aborted_deployment_leaves_clusters_as_they_are_and_frees_them(database: Database) -> None:
+    fleet = await started(database, *DEV)
+    made = await fleet.create(CANARY)
+    await fleet.settle()
+    await fleet.deployments.abort(DEPLOYER, made.id)
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.ABORTED
+    assert await steps(fleet, made) == {
+        "dev-1": TargetStep.ABORTED,
+        "dev-2": TargetStep.SKIPPED,
+        "dev-3": TargetStep.SKIPPED,
+    }
+    with pytest.raises(StateConflict, match="cannot be aborted"):
+        await fleet.deployments.abort(DEPLOYER, made.id)
+    again = await fleet.create(CANARY, version="3.0.0")
+    await fleet.run()
+    assert (await fleet.deployment(again.id)).phase is DeploymentPhase.COMPLETED
+
+
+async def test_a_retry_finishes_what_is_left_and_a_rollback_then_goes_back_all_the_way(
+    database: Database,
+) -> None:
+    fleet = await started(database, "dev-1", "dev-2")
+    made = await fleet.create(CANARY)
+    await fleet.settle()
+    await fleet.deployments.abort(DEPLOYER, made.id)
+    await fleet.run()
+    await fleet.deployments.retry(DEPLOYER, made.id)
+    await fleet.run()
+    deployment = await fleet.deployment(made.id)
+    assert (deployment.phase, deployment.attempt) == (DeploymentPhase.COMPLETED, 2)
+    await fleet.deployments.rollback(ADMIN, made.id, reason="x")
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.ROLLED_BACK
+    assert fleet.clusters["dev-1"].chart_of(RELEASE) == (4, OLD)
+    assert fleet.clusters["dev-2"].chart_of(RELEASE) == (3, OLD)
+
+
+async def test_one_deployment_of_an_operator_is_active_on_a_cluster(database: Database) -> None:
+    fleet = await started(database, "dev-1", "dev-2")
+    await fleet.create(CANARY, targets=fleet_selector("dev-1"))
+    with pytest.raises(StateConflict, match="another deployment of cert-manager is active"):
+        await fleet.create(CANARY)
+    await fleet.create(CANARY, targets=fleet_selector("dev-2"))
+
+
+async def test_deployments_beyond_the_limit_wait_for_their_turn_and_say_so(database: Database) -> None:
+    fleet = await started(database, "dev-1", "dev-2")
+    engine = fleet.replica("small", max_concurrent_deployments=1)
+    first = await fleet.create(CANARY, targets=fleet_selector("dev-1"))
+    second = await fleet.create(CANARY, targets=fleet_selector("dev-2"))
+    await fleet.settle(engine)
+    phases = {(await fleet.deployment(each.id)).phase for each in (first, second)}
+    assert phases == {DeploymentPhase.VALIDATING, DeploymentPhase.PLANNING}
+    waits = {(await fleet.deployment(each.id)).waits_for for each in (first, second)}
+    assert "one of the 1 deployments at work to end" in waits
+    await fleet.run(engine)
+    for each in (first, second):
+        assert (await fleet.deployment(each.id)).phase is DeploymentPhase.COMPLETED
+
+
+async def test_only_the_planned_bytes_are_applied(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    made = await fleet.create(CANARY)
+    await fleet.run()
+    plan = await fleet.deployments.plan(DEPLOYER, made.id)
+    from hashlib import sha256
+
+    (applied,) = fleet.clusters["dev-1"].manifests
+    assert plan.plan.clusters[0].manifest_digest == "sha256:" + sha256(applied).hexdigest()
+
+
+async def test_an_unexpected_error_in_a_port_is_reported_and_tried_again(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    made = await fleet.create(CANARY)
+    failures = iter([True, True])
+
+    async def fail(call: str) -> None:
+        if call.endswith("observe") and next(failures, False):
+            raise RuntimeError("the sweep broke")
+
+    fleet.clusters.on_call = fail
+    await fleet.settle()
+    (cluster,) = (await fleet.deployments.get(DEPLOYER, made.id)).clusters
+    assert cluster.waits_for == "RuntimeError: the sweep broke"
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED

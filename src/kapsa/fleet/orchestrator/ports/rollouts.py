@@ -132,10 +132,10 @@ class RolloutStore(Protocol):
         """Return the clusters of a deployment, by name."""
         ...
 
-    async def target(
-        self, connection: Connection, deployment_id: uuid.UUID, cluster_id: uuid.UUID
-    ) -> RolloutTarget | None:
-        """Return one cluster of a deployment."""
+    async def look(
+        self, connection: Connection, claim: RolloutClaim
+    ) -> tuple[VersionDeployment, RolloutTarget, datetime]:
+        """Return the deployment and the cluster of a claim, and the time. Raises `FenceLost`."""
         ...
 
     async def save_target(

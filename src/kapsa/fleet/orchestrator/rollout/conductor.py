@@ -124,9 +124,8 @@ class RolloutConductor:
 
     async def _steer(self, connection: Connection, deployment: VersionDeployment) -> None:
         now = await self._store.now(connection)
-        plan = await self._store.plan(connection, deployment.id)
         targets = await self._store.targets(connection, deployment.id)
-        course = steer(deployment, plan.stages if plan else (), targets, now)
+        course = steer(deployment, targets, now)
         await self._direct(connection, course, {target.cluster_id: target for target in targets})
         if course.deployment.phase is DeploymentPhase.ROLLING_BACK is not deployment.phase:
             reason = f"rolled back by deployment {deployment.id}: {course.deployment.message}"

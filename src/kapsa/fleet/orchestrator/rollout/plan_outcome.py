@@ -113,8 +113,15 @@ class PlanDesk:
                     live=each.live,
                     next=each.next,
                     planned_revision=each.present_revision,
+                    manifest_digest=each.manifest_digest,
+                    present_chart=each.present_chart,
                 )
             await self._store.reset(connection, target)
         return msgspec.structs.replace(
-            deployment, phase=DeploymentPhase.DEPLOYING, started_at=now, message="", finished_at=None
+            deployment,
+            phase=DeploymentPhase.DEPLOYING,
+            stages=plan.stages,
+            started_at=now,
+            message="",
+            finished_at=None,
         )

@@ -7,7 +7,6 @@ import msgspec
 
 from kapsa.fleet.domain.clusters import ManagedCluster
 from kapsa.fleet.domain.deployments import VersionDeployment
-from kapsa.fleet.domain.plans import ClusterPlan
 from kapsa.fleet.domain.releases import ReleaseIntent, ReleaseRef
 from kapsa.fleet.domain.strategies import BlueGreenStrategy, RolloutStage
 from kapsa.fleet.domain.targets import RolloutTarget, TargetState, TargetStep
@@ -34,8 +33,6 @@ class ClusterTurn(msgspec.Struct, frozen=True):
     target: RolloutTarget
     cluster: ManagedCluster | None
     """None once the cluster is deleted."""
-    stage: RolloutStage | None
-    plan: ClusterPlan | None
     bundle: ReleaseBundle | None
     """Read for the steps that apply it."""
     installation: OperatorInstallation | None
@@ -44,6 +41,11 @@ class ClusterTurn(msgspec.Struct, frozen=True):
     now: datetime
     settings: EngineSettings
     guard: LeaseGuard
+
+    @property
+    def stage(self) -> RolloutStage | None:
+        """The stage of the cluster; None if an earlier attempt finished here."""
+        return next((each for each in self.deployment.stages if each.number == self.target.stage), None)
 
     @property
     def strategy(self) -> BlueGreenStrategy:

@@ -102,20 +102,14 @@ class ClusterWorker:
         try:
             for _ in range(STEPS_PER_CLAIM):
                 turn = await self._look(claim, guard)
-                if turn is None or not await self._save(claim, turn, await self._step(turn)):
+                if not await self._save(claim, turn, await self._step(turn)):
                     return
         except (FenceLost, LeaseLost) as error:
             log.info("another replica has taken over a cluster", error=str(error), **_names(claim))
 
-    async def _look(self, claim: RolloutClaim, guard: LeaseGuard) -> ClusterTurn | None:
-        assert claim.cluster_id is not None
+    async def _look(self, claim: RolloutClaim, guard: LeaseGuard) -> ClusterTurn:
         async with self._transactions.transaction() as connection:
-            target = await self._store.target(connection, claim.deployment_id, claim.cluster_id)
-            deployment = await self._store.deployment(connection, claim.deployment_id)
-            if target is None or deployment is None:
-                return None
-            plan = await self._store.plan(connection, deployment.id)
-            planned = [each for each in plan.clusters if each.cluster_id == target.cluster_id] if plan else []
+            deployment, target, now = await self._store.look(connection, claim)
             applies = target.step in _APPLIES
             retained = target.step is TargetStep.RETAIN_LIVE
             key = (target.cluster_id, target.operator_id)
@@ -123,16 +117,12 @@ class ClusterWorker:
                 deployment=deployment,
                 target=target,
                 cluster=await self._registry.cluster(connection, target.cluster_id),
-                stage=next((each for each in plan.stages if each.number == target.stage), None)
-                if plan
-                else None,
-                plan=planned[0] if planned else None,
                 bundle=await self._store.bundle(connection, deployment.id, target.cluster_id)
                 if applies
                 else None,
                 installation=await self._store.installation(connection, *key) if retained else None,
                 held=retained and await self._store.held(connection, *key),
-                now=await self._store.now(connection),
+                now=now,
                 settings=self._settings,
                 guard=guard,
             )

@@ -176,16 +176,33 @@ class PostgresRollouts:
         )
         return [_target(row) for row in await connection.execute(query)]
 
-    async def target(
-        self, connection: AsyncConnection, deployment_id: uuid.UUID, cluster_id: uuid.UUID
-    ) -> RolloutTarget | None:
-        """Return one cluster of a deployment."""
+    async def look(
+        self, connection: AsyncConnection, claim: RolloutClaim
+    ) -> tuple[VersionDeployment, RolloutTarget, datetime]:
+        """Return the deployment and the cluster of a claim, and the time.
+
+        Raises FenceLost if the row has been claimed again or is gone.
+        """
         table = deployment_cluster
-        query = select(table.c.document, table.c.goal, table.c.next_run_at).where(
-            table.c.deployment_id == deployment_id, table.c.cluster_id == cluster_id
+        query = (
+            select(
+                table.c.document,
+                table.c.goal,
+                table.c.next_run_at,
+                deployment.c.document.label("whole"),
+                NOW.label("moment"),
+            )
+            .join(deployment, deployment.c.id == table.c.deployment_id)
+            .where(
+                table.c.deployment_id == claim.deployment_id,
+                table.c.cluster_id == claim.cluster_id,
+                table.c.fence == claim.fence,
+            )
         )
         row = (await connection.execute(query)).one_or_none()
-        return None if row is None else _target(row)
+        if row is None:
+            raise FenceLost(f"cluster {claim.cluster_id} has been claimed again since fence {claim.fence}")
+        return msgspec.convert(row.whole, VersionDeployment), _target(row), row.moment
 
     async def save_target(
         self,

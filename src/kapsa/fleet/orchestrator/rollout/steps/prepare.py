@@ -64,5 +64,9 @@ def _base(turn: ClusterTurn, live: tuple[ReleaseRecord, ...]) -> dict[str, objec
     deployed = latest_record([record for record in live if record.status is HelmStatus.DEPLOYED])
     if deployed is None:
         return {"base_revision": 0}
-    digest = turn.plan.present_chart if turn.plan else ""
-    return {"base_revision": deployed.revision, "base_digest": digest, "base_version": deployed.version}
+    planned = deployed.revision == turn.target.planned_revision
+    return {
+        "base_revision": deployed.revision,
+        "base_digest": turn.target.present_chart if planned else "",
+        "base_version": deployed.version,
+    }

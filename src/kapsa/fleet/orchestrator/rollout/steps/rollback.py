@@ -6,6 +6,7 @@ from kapsa.fleet.domain.releases import (
     IntentMatch,
     ReleaseIntent,
     ReleaseRecord,
+    is_rollback,
     latest_record,
     match_rollback,
     match_uninstall,
@@ -57,9 +58,9 @@ def _gone(turn: ClusterTurn) -> RolloutTarget:
 
 def _ours(turn: ClusterTurn, latest: ReleaseRecord) -> bool:
     """Return whether the last revision is the one before the deployment, or one that the deployment made."""
-    base = turn.target.base_revision
+    base = turn.target.base_revision or 0
     made = latest.labels.get(DEPLOYMENT_LABEL) == str(turn.deployment.id)
-    return made or latest.revision == base or latest.description == f"Rollback to {base}"
+    return made or latest.revision == base or is_rollback(latest, turn.target.next, base)
 
 
 async def revert(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:

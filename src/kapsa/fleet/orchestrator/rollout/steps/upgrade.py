@@ -49,9 +49,9 @@ async def _apply(turn: ClusterTurn, services: ClusterServices, intent: ReleaseIn
 
 def _request(turn: ClusterTurn, intent: ReleaseIntent) -> UpgradeRequest | None:
     """Return the request, or None unless the stored manifest has the approved digest."""
-    if turn.bundle is None or turn.plan is None:
+    if turn.bundle is None:
         return None
-    if "sha256:" + hashlib.sha256(turn.bundle.manifest).hexdigest() != turn.plan.manifest_digest:
+    if "sha256:" + hashlib.sha256(turn.bundle.manifest).hexdigest() != turn.target.manifest_digest:
         return None
     deployment = turn.deployment
     return UpgradeRequest(
