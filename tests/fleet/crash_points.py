@@ -74,6 +74,7 @@ class CrashPlan:
         except Exception:
             if moment is CrashMoment.EFFECT:
                 self.die()
+            self.crashed = self.crashed or moment is CrashMoment.ANSWER
             raise
         if moment is CrashMoment.EFFECT:
             self.die()

@@ -16,12 +16,8 @@ import msgspec
 
 from kapsa.fleet.domain.health import CheckKind, Evidence, HealthCheck, OperatorHealth
 from kapsa.fleet.domain.releases import HelmStatus, ReleaseRecord, ReleaseRef, latest_record
-from kapsa.fleet.orchestrator.ports.cluster_operations import (
-    ClusterGone,
-    ClusterNotReady,
-    ClusterUnreachable,
-    ReleaseActivity,
-)
+from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone, ClusterNotReady, ReleaseActivity
+from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.helm import HelmFailed, HelmRefused, UpgradeRequest
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard
 

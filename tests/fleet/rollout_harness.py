@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any
-
-import msgspec
 
 from kapsa.fleet.domain.approvals import ApprovalPolicy, ApprovalState
 from kapsa.fleet.domain.clusters import ClusterCondition, ClusterEnvironment, ClusterHealth, ManagedCluster
@@ -18,9 +15,10 @@ from kapsa.fleet.domain.principals import Principal
 from kapsa.fleet.domain.releases import ReleaseRef, latest_record
 from kapsa.fleet.domain.targets import RolloutTarget
 from kapsa.fleet.infrastructure.postgres.database import Database
+from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import PostgresClusters
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
+from kapsa.fleet.infrastructure.postgres.registry.rollout_registry import PostgresRegistry
 from kapsa.fleet.infrastructure.postgres.rollouts.approvals import PostgresApprovals
-from kapsa.fleet.infrastructure.postgres.rollouts.registry import PostgresRegistry
 from kapsa.fleet.infrastructure.postgres.rollouts.store import PostgresRollouts
 from kapsa.fleet.infrastructure.postgres.tables.registry import cluster as cluster_table
 from kapsa.fleet.infrastructure.vault.encryption_keys import FixedKeys, KeyRing, new_key_text
@@ -153,8 +151,8 @@ class RolloutHarness:
             for version, digest in VERSIONS.items():
                 made = OperatorVersion(OPERATOR_ID, version, digest, ChartFacts(**facts), START, "dora")
                 await operators.insert_version(connection, made, digest.encode(), ())
-            rows = [_row(managed_cluster(each.name)) for each in self.clusters.clusters.values()]
-            await connection.execute(cluster_table.insert(), rows)
+            for each in self.clusters.clusters.values():
+                await PostgresClusters().insert(connection, managed_cluster(each.name), each.name)
         if installed:
             for cluster in self.clusters.clusters.values():
                 cluster.install_by_hand(RELEASE, OLD)
@@ -313,16 +311,3 @@ def managed_cluster(name: str) -> ManagedCluster:
     return ManagedCluster(
         cluster_id(name), name, environment_of(name), {"tier": name[-1]}, "https://x", health, START, "ada"
     )
-
-
-def _row(cluster: ManagedCluster) -> dict[str, Any]:
-    fields = {name: getattr(cluster, name) for name in cluster.__struct_fields__}
-    return {**fields, "health": msgspec.to_builtins(cluster.health), "windows": [], "freezes": []}
-
-
-@asynccontextmanager
-async def harness(database: Database, *names: str, **options: Any) -> AsyncIterator[RolloutHarness]:
-    """Yield a registered fleet."""
-    made = RolloutHarness(database, *names)
-    await made.register(**options)
-    yield made

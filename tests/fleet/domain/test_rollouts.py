@@ -202,7 +202,10 @@ def test_an_offline_cluster_stops_no_other_and_is_awaited_at_the_end() -> None:
     rollout.steer()
     assert rollout.deployment.waits_for == "dev-1 to come back online"
     assert rollout.deployment.deadline == START + timedelta(hours=1)
-    rollout.set("dev-1", step=TargetStep.SKIPPED)
+    rollout.set("dev-1", step=TargetStep.UPGRADE, offline_since=None)
+    rollout.steer()
+    assert rollout.deployment.waits_for == "the health of dev-1"
+    rollout.pass_gate("dev-1")
     rollout.steer()
     assert rollout.deployment.phase is DeploymentPhase.COMPLETED
 

@@ -139,16 +139,21 @@ def _forward(deployment: VersionDeployment, targets: Sequence[RolloutTarget], no
             return _run_stage(moved, stage, targets, now)
         passed, passed_at = stage.number, now
     moved = _replace(deployment, stage=passed, stage_passed_at=passed_at)
-    late = [target for target in targets if target.late]
-    if late:
-        deadline = max((target.deadline for target in late if target.deadline), default=None)
-        waits_for = f"{_names(late)} to come back online"
-        phase = DeploymentPhase.VALIDATING
-        return RolloutCourse(_replace(moved, phase=phase, waits_for=waits_for, deadline=deadline))
+    unsettled = [target for target in targets if target.state not in _SETTLED]
+    if unsettled:
+        return RolloutCourse(_await_late(moved, unsettled))
     ended = {
         target.cluster_id: _end_watch(target, now) for target in targets if target.step is TargetStep.WATCH
     }
     return RolloutCourse(_finished(moved, DeploymentPhase.COMPLETED, now, ""), ended)
+
+
+def _await_late(deployment: VersionDeployment, unsettled: Sequence[RolloutTarget]) -> VersionDeployment:
+    """Return the deployment while it waits for clusters that were offline when their stage passed."""
+    late = [target for target in unsettled if target.late]
+    waits_for = f"{_names(late)} to come back online" if late else f"the health of {_names(unsettled)}"
+    deadline = max((target.deadline for target in late if target.deadline), default=None)
+    return _replace(deployment, phase=DeploymentPhase.VALIDATING, waits_for=waits_for, deadline=deadline)
 
 
 def _run_stage(

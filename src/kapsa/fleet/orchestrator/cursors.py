@@ -69,7 +69,7 @@ def decode_position(cursor: str) -> tuple[datetime, uuid.UUID] | None:
 
 def _not_of_this_list() -> InvalidInput:
     message = "is not a cursor of this list: use nextCursor of the page before, or leave it out"
-    return InvalidInput(f"cursor {message}", FieldError("/cursor", message))
+    return InvalidInput(f"cursor {message}", InvalidField("/cursor", message))
 
 
 def check_limit(limit: int) -> int:

@@ -10,7 +10,7 @@ import msgspec
 from kapsa.fleet.domain.approvals import RequiredApproval
 from kapsa.fleet.domain.clusters import ClusterEnvironment, ManagedCluster
 from kapsa.fleet.domain.deployments import ConflictPolicy, DeploymentPhase, OfflinePolicy, VersionDeployment
-from kapsa.fleet.domain.errors import FieldError, InvalidInput
+from kapsa.fleet.domain.errors import InvalidField, InvalidInput
 from kapsa.fleet.domain.plans import RolloutPlan
 from kapsa.fleet.domain.strategies import (
     BlueGreenStrategy,
@@ -136,7 +136,7 @@ def chosen_strategy(request: DeploymentRequest) -> RolloutStrategy:
     for field, other in given.values():
         if other is not None:
             message = f"has no effect with strategy {request.strategy}: leave it out"
-            raise InvalidInput(f"{field} {message}", FieldError(f"/{field}", message))
+            raise InvalidInput(f"{field} {message}", InvalidField(f"/{field}", message))
     return config or _default(request.strategy)
 
 
@@ -150,7 +150,7 @@ def _default(name: StrategyName) -> RolloutStrategy:
             return DirectStrategy()
         case StrategyName.BLUE_GREEN:
             message = "is needed with strategy BlueGreen: it names the two namespaces"
-            raise InvalidInput(f"blueGreenConfig {message}", FieldError("/blueGreenConfig", message))
+            raise InvalidInput(f"blueGreenConfig {message}", InvalidField("/blueGreenConfig", message))
 
 
 def select_clusters(selector: ClusterSelector, clusters: list[ManagedCluster]) -> list[ManagedCluster]:
@@ -159,14 +159,14 @@ def select_clusters(selector: ClusterSelector, clusters: list[ManagedCluster]) -
     unknown = [name for name in selector.clusters if name not in names]
     if unknown:
         message = f"no cluster is named {unknown[0]!r}"
-        raise InvalidInput(message, FieldError("/targets/clusters", message))
+        raise InvalidInput(message, InvalidField("/targets/clusters", message))
     if not (selector.clusters or selector.environment or selector.labels):
         message = "must name clusters, an environment or labels"
-        raise InvalidInput(f"targets {message}", FieldError("/targets", message))
+        raise InvalidInput(f"targets {message}", InvalidField("/targets", message))
     chosen = [cluster for cluster in clusters if _selected(selector, cluster)]
     if not chosen:
         message = "no registered cluster matches"
-        raise InvalidInput(message, FieldError("/targets", message))
+        raise InvalidInput(message, InvalidField("/targets", message))
     return chosen
 
 

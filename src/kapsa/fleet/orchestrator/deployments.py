@@ -8,7 +8,7 @@ from typing import Any
 from kapsa.fleet.domain.approvals import ApprovalPolicy, required_approvals
 from kapsa.fleet.domain.clusters import ClusterEnvironment, ManagedCluster
 from kapsa.fleet.domain.deployments import DeploymentPhase, RolloutEvent, VersionDeployment
-from kapsa.fleet.domain.errors import FieldError, InvalidInput, NotAllowed, StateConflict, UnknownObject
+from kapsa.fleet.domain.errors import InvalidField, InvalidInput, NotAllowed, StateConflict, UnknownObject
 from kapsa.fleet.domain.operators import ManagedOperator, OperatorVersion
 from kapsa.fleet.domain.plans import plan_digest
 from kapsa.fleet.domain.principals import Principal, Role
@@ -221,7 +221,7 @@ class Deployments:
             raise NotAllowed("only an admin may roll back a deployment")
         if not reason.strip():
             raise InvalidInput(
-                "reason is needed", FieldError("/reason", "must say why the deployment is rolled back")
+                "reason is needed", InvalidField("/reason", "must say why the deployment is rolled back")
             )
 
         def decide(
@@ -305,11 +305,11 @@ class Deployments:
         operator = await self._registry.operator(connection, request.operator)
         if operator is None:
             message = f"no operator is named {request.operator!r}"
-            raise InvalidInput(message, FieldError("/operator", message))
+            raise InvalidInput(message, InvalidField("/operator", message))
         version = await self._registry.version(connection, operator.id, request.version)
         if version is None:
             message = f"{operator.name} has no version {request.version!r}"
-            raise InvalidInput(message, FieldError("/version", message))
+            raise InvalidInput(message, InvalidField("/version", message))
         if operator.paused_reason:
             raise StateConflict(f"new deployments of {operator.name} are paused: {operator.paused_reason}")
         _check_withdrawn(version, operator.name, request.force_reason)
@@ -427,7 +427,7 @@ def _check_direct(strategy: RolloutStrategy, clusters: Iterable[ManagedCluster],
         message = (
             "Direct is refused in Production: use Canary or Rolling, or let an admin force it with a reason"
         )
-        raise InvalidInput(message, FieldError("/strategy", message))
+        raise InvalidInput(message, InvalidField("/strategy", message))
 
 
 def _require_writer(principal: Principal) -> None:

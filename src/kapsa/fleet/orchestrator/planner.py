@@ -10,7 +10,7 @@ import msgspec
 
 from kapsa.fleet.domain.clusters import ManagedCluster
 from kapsa.fleet.domain.deployments import ConflictPolicy, OfflinePolicy
-from kapsa.fleet.domain.errors import FieldError, InvalidInput
+from kapsa.fleet.domain.errors import InvalidField, InvalidInput
 from kapsa.fleet.domain.operators import ManagedOperator, OperatorVersion
 from kapsa.fleet.domain.plans import ClusterPlan, PreflightProblem, RolloutPlan
 from kapsa.fleet.domain.releases import ReleaseRef
@@ -22,7 +22,7 @@ from kapsa.fleet.domain.strategies import (
     stages,
 )
 from kapsa.fleet.domain.values import leaf_paths, masked, merge_values, values_digest
-from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterUnreachable
+from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.plan_sources import (
     ChartRenderRequest,
     ClusterInspector,
@@ -157,7 +157,7 @@ def _check_names(request: PlanRequest) -> None:
             f"BlueGreen cannot be used: cluster-scoped names of {request.operator.name} {request.version.version} "
             "do not follow the name of the release, so that two releases collide; use Canary or Rolling"
         )
-        raise InvalidInput(message, FieldError("/strategy", message))
+        raise InvalidInput(message, InvalidField("/strategy", message))
 
 
 def _releases(request: PlanRequest, cluster: ManagedCluster) -> tuple[ReleaseRef, ReleaseRef]:

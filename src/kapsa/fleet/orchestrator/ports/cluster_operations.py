@@ -15,25 +15,15 @@ __all__ = [
     "ClusterGone",
     "ClusterNotReady",
     "ClusterOperations",
-    "ClusterUnreachable",
-    "ManagedClusterError",
     "ReleaseActivity",
 ]
 
 
-class ManagedClusterError(Exception):
-    """The base of errors that a managed cluster causes."""
-
-
-class ClusterUnreachable(ManagedClusterError):
-    """The cluster does not answer. Nothing is known about what it did with the last request."""
-
-
-class ClusterGone(ManagedClusterError):
+class ClusterGone(Exception):
     """The cluster is no longer registered."""
 
 
-class ClusterNotReady(ManagedClusterError):
+class ClusterNotReady(Exception):
     """The cluster answered that it is too early, as when no pod serves a webhook yet. Try again soon."""
 
 
@@ -53,7 +43,7 @@ class ReleaseActivity(msgspec.Struct, frozen=True):
 class ClusterOperations(Protocol):
     """Operations on managed clusters. Each is idempotent: a repetition after a crash changes nothing more.
 
-    Each raises `ClusterUnreachable` or `ClusterGone` as `HelmReleases` does.
+    Each raises `ClusterUnreachable` (see `kapsa.fleet.orchestrator.ports.clusters`) or `ClusterGone` as `HelmReleases` does.
     """
 
     async def apply_crds(self, cluster_id: uuid.UUID, chart_digest: str, guard: LeaseGuard) -> None:

@@ -12,7 +12,7 @@ from kapsa.fleet.domain.rollouts import RolloutCourse, steer
 from kapsa.fleet.domain.targets import RolloutTarget, TargetGoal, TargetStep, check_step
 from kapsa.fleet.orchestrator.approval_requests import ApprovalDesk
 from kapsa.fleet.orchestrator.planner import PlannedRollout, PlanRequest, RolloutPlanner
-from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterUnreachable
+from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.plan_sources import FleetRegistry
 from kapsa.fleet.orchestrator.ports.rollouts import FenceLost, RolloutClaim, RolloutStore
 from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions

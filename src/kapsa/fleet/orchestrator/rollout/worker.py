@@ -7,7 +7,8 @@ import structlog
 
 from kapsa.fleet.domain.deployments import OfflinePolicy, RolloutEvent
 from kapsa.fleet.domain.targets import RolloutTarget, TargetGoal, TargetState, TargetStep, check_step
-from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone, ClusterUnreachable
+from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone
+from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard, LeaseLost
 from kapsa.fleet.orchestrator.ports.plan_sources import FleetRegistry
 from kapsa.fleet.orchestrator.ports.rollouts import (

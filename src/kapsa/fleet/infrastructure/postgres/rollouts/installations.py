@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from kapsa.fleet.domain.releases import ReleaseRef
 from kapsa.fleet.infrastructure.postgres.tables.metadata import NOW
+from kapsa.fleet.infrastructure.postgres.tables.registry import cluster_operator
 from kapsa.fleet.infrastructure.postgres.tables.rollouts import installation
 from kapsa.fleet.orchestrator.ports.rollouts import OperatorInstallation
 
@@ -20,16 +21,30 @@ class InstallationRows:
     async def get(
         self, connection: AsyncConnection, cluster_id: uuid.UUID, operator_id: uuid.UUID
     ) -> OperatorInstallation | None:
-        """Return the release that the fleet left on a cluster."""
+        """Return the release that the fleet left on a cluster, or adopted there."""
         query = select(installation).where(
             installation.c.cluster_id == cluster_id, installation.c.operator_id == operator_id
         )
         row = (await connection.execute(query)).one_or_none()
         if row is None:
-            return None
+            return await self._adopted(connection, cluster_id, operator_id)
         release = ReleaseRef(row.release_name, row.namespace)
         return OperatorInstallation(
             cluster_id, operator_id, release, row.revision, row.version, row.chart_digest, row.deployment_id
+        )
+
+    async def _adopted(
+        self, connection: AsyncConnection, cluster_id: uuid.UUID, operator_id: uuid.UUID
+    ) -> OperatorInstallation | None:
+        """Return a release that was there before the manager and has been adopted."""
+        table = cluster_operator
+        query = select(table).where(table.c.cluster_id == cluster_id, table.c.operator_id == operator_id)
+        row = (await connection.execute(query)).one_or_none()
+        if row is None:
+            return None
+        release = ReleaseRef(row.release, row.namespace)
+        return OperatorInstallation(
+            cluster_id, operator_id, release, row.adopted_revision, row.adopted_version, ""
         )
 
     async def record(self, connection: AsyncConnection, made: OperatorInstallation) -> None:

@@ -16,7 +16,7 @@ from kapsa.fleet.domain.health import (
 )
 from kapsa.fleet.domain.releases import ReleaseRef
 from kapsa.fleet.domain.targets import RolloutTarget, TargetStep
-from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterUnreachable
+from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices, ClusterTurn
 
 __all__ = ["validate", "validate_idle", "validate_reverted", "watch"]
