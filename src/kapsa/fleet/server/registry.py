@@ -10,6 +10,7 @@ from kapsa.fleet.infrastructure.charts.published_charts import PublishedCharts
 from kapsa.fleet.infrastructure.clusters.clients import ClusterClients
 from kapsa.fleet.infrastructure.clusters.gateway import KubernetesGateway
 from kapsa.fleet.infrastructure.crds.live_resources import ClusterResources
+from kapsa.fleet.infrastructure.postgres.crds.crd_repository import PostgresCrds
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import PostgresClusters
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
@@ -17,6 +18,7 @@ from kapsa.fleet.orchestrator.adoptions import Adoptions
 from kapsa.fleet.orchestrator.cluster_credentials import ClusterCredentials
 from kapsa.fleet.orchestrator.cluster_monitor import ClusterMonitor
 from kapsa.fleet.orchestrator.clusters import Clusters
+from kapsa.fleet.orchestrator.crds.use_cases import Crds
 from kapsa.fleet.orchestrator.operator_secrets import OperatorSecrets
 from kapsa.fleet.orchestrator.operators import Operators
 from kapsa.fleet.orchestrator.ports.audit import AuditTrail
@@ -30,7 +32,7 @@ _DOWNLOAD_SECONDS = 60.0
 
 
 class RegistryServices(msgspec.Struct, frozen=True, kw_only=True):
-    """The use cases of operators and clusters, and what the rollout engine needs of them."""
+    """The use cases of operators, clusters and CRDs, and what the rollout engine needs of them."""
 
     operators: Operators
     clusters: Clusters
@@ -39,6 +41,7 @@ class RegistryServices(msgspec.Struct, frozen=True, kw_only=True):
     operator_secrets: OperatorSecrets
     clients: ClusterClients
     resources: ClusterResources
+    crds: Crds
     charts: PublishedCharts
     http_client: GuardedHttpClient
 
@@ -63,6 +66,7 @@ def build_registry(
     credentials = ClusterCredentials(database, clusters, gateway, vault, audit)
     adoptions = Adoptions(database, clusters, operators, gateway, credentials, charts, vault, audit)
     clients = ClusterClients(database, clusters, credentials, allow_loopback=internal)
+    resources = ClusterResources(clients.client)
     return RegistryServices(
         operators=Operators(database, operators, charts, vault, audit),
         clusters=Clusters(database, clusters, gateway, credentials, adoptions, audit),
@@ -70,7 +74,8 @@ def build_registry(
         monitor=ClusterMonitor(database, clusters, gateway, credentials, audit),
         operator_secrets=OperatorSecrets(operators, vault),
         clients=clients,
-        resources=ClusterResources(clients.client),
+        resources=resources,
+        crds=Crds(database, PostgresCrds(), operators, resources, audit),
         charts=charts,
         http_client=http,
     )

@@ -1,0 +1,1 @@
+"""CRDs in PostgreSQL."""
