@@ -62,10 +62,11 @@ def manager(directory: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen
     )
     assert process.stdout is not None
     assert process.stdin is not None
+    server = int(process.stdout.readline() or 0)
+    members = family(process.pid)
     try:
-        yield process, int(process.stdout.readline() or 0)
+        yield process, server
     finally:
-        members = family(process.pid)
         process.kill()
         process.wait()
         process.stdin.close()
@@ -252,8 +253,12 @@ async def test_a_server_that_lost_its_supervisor_and_its_manager_is_ended_by_the
 ) -> None:
     with manager(open_directory / "data") as (process, server):
         supervisors = family(process.pid) - family(server)
-        for pid in supervisors:
-            os.kill(pid, signal.SIGKILL)
+        for number in (
+            signal.SIGSTOP,
+            signal.SIGKILL,
+        ):  # stopped first, so that none reacts to the end of another
+            for pid in supervisors:
+                os.kill(pid, number)
         wait_until(lambda: not alive(supervisors - {process.pid}))
         assert alive({server})
         with capture_logs() as logs:

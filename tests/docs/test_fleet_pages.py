@@ -1,0 +1,59 @@
+"""The pages on the fleet manager: the settings are those of the program, and the example accepts real events."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from kapsa.fleet.infrastructure.delivery.webhooks import webhook_signature
+from kapsa.fleet.settings import FleetSettings
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ROOT / "docs" / "fleet"
+
+
+@pytest.fixture(scope="module")
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("fleet_reference", ROOT / "tools" / "fleet_reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_of_settings_is_what_the_program_says(generator: ModuleType) -> None:
+    written = (PAGES / "settings.md").read_text(encoding="utf-8")
+    assert written == generator.render(), f"docs/fleet/settings.md is out of date: run `{generator.COMMAND}`"
+
+
+@pytest.mark.parametrize("page", sorted(each.name for each in PAGES.glob("*.md")))
+def test_every_variable_on_a_page_is_a_setting(page: str) -> None:
+    settings = {variable for variable, _, _ in FleetSettings.documentation()}
+    mentioned = set(re.findall(r"\bKAPSA_(?:FLEET_[A-Z_]+|DATABASE_URL)\b", (PAGES / page).read_text()))
+    assert mentioned <= settings
+
+
+def test_the_receiver_of_the_example_accepts_an_event_once_and_no_forgery() -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (PAGES / "running.md").read_text(), re.DOTALL)
+    namespace: dict[str, Any] = {}
+    exec(code, namespace)
+    now, body, secret = int(time.time()), b'{"type":"approval.requested"}', b"secret"
+
+    def headers(event: str, sent: int, key: bytes = secret) -> dict[str, str]:
+        signature = webhook_signature(key, event, sent, body)
+        return {"webhook-id": event, "webhook-timestamp": str(sent), "webhook-signature": signature}
+
+    seen: set[str] = set()
+    is_genuine = namespace["is_genuine"]
+    assert is_genuine(headers("a", now), body, secret, seen)
+    assert not is_genuine(headers("a", now), body, secret, seen)
+    assert not is_genuine(headers("b", now - 301), body, secret, seen)
+    assert not is_genuine(headers("c", now, b"another"), body, secret, seen)
+    assert not is_genuine(headers("d", now), body + b" ", secret, seen)
