@@ -18,6 +18,7 @@ from kapsa.fleet.orchestrator.adoptions import Adoptions
 from kapsa.fleet.orchestrator.cluster_credentials import ClusterCredentials
 from kapsa.fleet.orchestrator.cluster_monitor import ClusterMonitor
 from kapsa.fleet.orchestrator.clusters import Clusters
+from kapsa.fleet.orchestrator.crds.plan_changes import CrdPlanner
 from kapsa.fleet.orchestrator.crds.use_cases import Crds
 from kapsa.fleet.orchestrator.operator_secrets import OperatorSecrets
 from kapsa.fleet.orchestrator.operators import Operators
@@ -42,6 +43,7 @@ class RegistryServices(msgspec.Struct, frozen=True, kw_only=True):
     clients: ClusterClients
     resources: ClusterResources
     crds: Crds
+    crd_planner: CrdPlanner
     charts: PublishedCharts
     http_client: GuardedHttpClient
 
@@ -76,6 +78,7 @@ def build_registry(
         clients=clients,
         resources=resources,
         crds=Crds(database, PostgresCrds(), operators, resources, audit),
+        crd_planner=CrdPlanner(database, operators, resources),
         charts=charts,
         http_client=http,
     )

@@ -1,6 +1,7 @@
 """The change that each cluster would see: from the CRD that it has now, with the resources that it has now."""
 
 import asyncio
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,12 +9,12 @@ import msgspec
 
 from kapsa.fleet.domain.crds import CrdComparison, compare_crds, parse_crd, summarize
 from kapsa.fleet.domain.errors import InvalidInput
-from kapsa.fleet.domain.plans import CrdChange, LiveVerdict
+from kapsa.fleet.domain.plans import LiveVerdict
 from kapsa.fleet.orchestrator.crds.live_verdict import judge_resources, verdict_line
 from kapsa.fleet.orchestrator.crds.requests import ClusterCrdChange
 from kapsa.fleet.orchestrator.ports.crds import CrdOnCluster, LiveResources, ResourcesUnreadable
 
-__all__ = ["ClusterChanges", "crd_change"]
+__all__ = ["ClusterChanges", "LiveChange"]
 
 _PARALLEL = 5
 """Clusters that are read at the same time."""
@@ -44,25 +45,27 @@ class ClusterChanges:
 
         return tuple(await asyncio.gather(*(one(cluster) for cluster in clusters)))
 
-    async def live_change(self, cluster: CrdOnCluster, definition: Mapping[str, Any]) -> LiveChange | None:
+    async def live_change(
+        self, cluster_id: uuid.UUID, kubernetes_version: str, definition: Mapping[str, Any]
+    ) -> LiveChange | None:
         """Return the change on one cluster, None if it does not have the CRD.
 
         Raises `ResourcesUnreadable` if its CRD cannot be read.
         """
         name = str(definition["metadata"]["name"])
-        present = await self._live.definition(cluster.cluster_id, name)
+        present = await self._live.definition(cluster_id, name)
         if present is None:
             return None
         try:
             comparison = compare_crds(parse_crd(present), parse_crd(definition))
         except InvalidInput as error:
             raise ResourcesUnreadable(f"the CRD on the cluster cannot be compared: {error}") from error
-        verdict = await judge_resources(definition, self._live.pages(cluster.cluster_id, present))
-        return LiveChange(comparison.on_cluster(cluster.kubernetes_version), verdict)
+        verdict = await judge_resources(definition, self._live.pages(cluster_id, present))
+        return LiveChange(comparison.on_cluster(kubernetes_version), verdict)
 
     async def _change(self, cluster: CrdOnCluster, definition: Mapping[str, Any]) -> ClusterCrdChange:
         try:
-            change = await self.live_change(cluster, definition)
+            change = await self.live_change(cluster.cluster_id, cluster.kubernetes_version, definition)
         except ResourcesUnreadable as error:
             return _unread(cluster, f"{cluster.cluster} could not be read: {error}")
         if change is None:
@@ -95,9 +98,3 @@ def _unread(cluster: CrdOnCluster, line: str) -> ClusterCrdChange:
         verdict=None,
         line=line,
     )
-
-
-def crd_change(comparison: CrdComparison) -> CrdChange:
-    """Return a comparison as a plan shows and hashes it."""
-    headlines = sorted(finding.headline for finding in comparison.findings)
-    return CrdChange(comparison.name, comparison.severity.value, tuple(headlines), comparison.one_way)
