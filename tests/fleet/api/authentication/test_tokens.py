@@ -185,7 +185,9 @@ def _verifier(issuer: FakeIssuer, clock: Clock) -> TokenVerifier:
 
 
 @pytest.mark.parametrize(
-    ("key", "algorithm"), [(RSA_KEY, "RS256"), (EC_KEY, "ES256"), (SIGNING_KEY, "EdDSA")], ids=str
+    ("key", "algorithm"),
+    [(RSA_KEY, "RS256"), (EC_KEY, "ES256"), (SIGNING_KEY, "EdDSA")],
+    ids=["rsa", "ec", "ed25519"],
 )
 async def test_the_type_of_an_issuers_key_decides_on_the_algorithm(key: Any, algorithm: str) -> None:
     verifier = _verifier(FakeIssuer(_published(key, "k1")), Clock())
