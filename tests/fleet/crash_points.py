@@ -49,6 +49,8 @@ class CrashPlan:
         self.point = point
         self.operations: list[str] = []
         self.crashed = False
+        self.crash_after: int | None = None
+        """End before the operation with this number, whatever it is."""
 
     def points(self) -> list[CrashPoint]:
         """Return every point of a run that was counted."""
@@ -67,7 +69,7 @@ class CrashPlan:
         number = len(self.operations)
         self.operations.append(operation)
         moment = self.point.moment if self.point is not None and self.point.number == number else None
-        if moment is CrashMoment.BEFORE:
+        if moment is CrashMoment.BEFORE or number == self.crash_after:
             self.die()
         try:
             yield _Interruption(self, moment)

@@ -18,7 +18,6 @@ from kapsa.fleet.orchestrator.adoptions import Adoptions
 from kapsa.fleet.orchestrator.cluster_credentials import ClusterCredentials
 from kapsa.fleet.orchestrator.cluster_monitor import ClusterMonitor
 from kapsa.fleet.orchestrator.clusters import Clusters
-from kapsa.fleet.orchestrator.crds.plan_changes import CrdPlanner
 from kapsa.fleet.orchestrator.crds.use_cases import Crds
 from kapsa.fleet.orchestrator.operator_secrets import OperatorSecrets
 from kapsa.fleet.orchestrator.operators import Operators
@@ -43,9 +42,10 @@ class RegistryServices(msgspec.Struct, frozen=True, kw_only=True):
     clients: ClusterClients
     resources: ClusterResources
     crds: Crds
-    crd_planner: CrdPlanner
     charts: PublishedCharts
     http_client: GuardedHttpClient
+    gateway: KubernetesGateway
+    credentials: ClusterCredentials
 
     async def close(self) -> None:
         """Close connections to clusters and repositories."""
@@ -78,7 +78,8 @@ def build_registry(
         clients=clients,
         resources=resources,
         crds=Crds(database, PostgresCrds(), operators, resources, audit),
-        crd_planner=CrdPlanner(database, operators, resources),
         charts=charts,
         http_client=http,
+        gateway=gateway,
+        credentials=credentials,
     )

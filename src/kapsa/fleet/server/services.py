@@ -27,6 +27,7 @@ from kapsa.fleet.infrastructure.vault.rotation import check_keys
 from kapsa.fleet.orchestrator.audit import AuditLog
 from kapsa.fleet.server.background import BackgroundTask
 from kapsa.fleet.server.registry import RegistryServices, build_registry
+from kapsa.fleet.server.rollouts import RolloutServices, build_rollouts
 from kapsa.fleet.settings import DATABASE_VARIABLE, PREFIX, FleetSettings
 
 __all__ = ["ManagerServices", "build_services", "encryption_keys"]
@@ -49,6 +50,7 @@ class ManagerServices(msgspec.Struct, frozen=True, kw_only=True):
     retention: Retention
     http_client: GuardedHttpClient
     registry: RegistryServices
+    rollouts: RolloutServices
 
     def background(self) -> tuple[BackgroundTask, ...]:
         """Return the tasks that run all the time."""
@@ -58,6 +60,7 @@ class ManagerServices(msgspec.Struct, frozen=True, kw_only=True):
             BackgroundTask("outbox", self.dispatcher.deliver_due, every=1.0),
             BackgroundTask("retention", self.retention.sweep, every=3600.0),
             BackgroundTask("cluster-health", self.registry.monitor.run_due, every=1.0),
+            BackgroundTask("rollouts", self.rollouts.engine.run_due, every=1.0),
         )
 
     async def close(self) -> None:
@@ -75,6 +78,8 @@ async def build_services(settings: FleetSettings, database: Database) -> Manager
     await check_keys(database, vault)
     client = GuardedHttpClient(address_guard=None if settings.internal_addresses else reject_internal_address)
     audit = PostgresAuditTrail()
+    outbox = PostgresOutbox(settings.webhook_urls, mail=bool(settings.smtp_host))
+    registry = build_registry(settings, database, vault, audit)
     return ManagerServices(
         settings=settings,
         database=database,
@@ -85,11 +90,12 @@ async def build_services(settings: FleetSettings, database: Database) -> Manager
         sealer=AuditSealer(database, await chain_key(database, vault)),
         idempotency_keys=PostgresIdempotencyKeys(database),
         rate_limits=PostgresRateLimits(database),
-        outbox=PostgresOutbox(settings.webhook_urls, mail=bool(settings.smtp_host)),
+        outbox=outbox,
         dispatcher=OutboxDispatcher(OutboxQueue(database), _senders(settings, client)),
         retention=Retention(database, foundation_rules(timedelta(days=settings.outbox_retention_days))),
         http_client=client,
-        registry=build_registry(settings, database, vault, audit),
+        registry=registry,
+        rollouts=build_rollouts(settings, database, vault, audit, outbox, registry),
     )
 
 

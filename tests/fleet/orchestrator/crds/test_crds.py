@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from sqlalchemy import insert
 
-from kapsa.fleet.domain.clusters import ClusterCondition, ClusterEnvironment, ClusterHealth, ManagedCluster
+from kapsa.fleet.domain.clusters import ClusterCondition, ClusterEnvironment, ClusterHealth
 from kapsa.fleet.domain.crds import ChangeSeverity
 from kapsa.fleet.domain.errors import InvalidInput, NotAllowed, StateConflict, UnknownObject
 from kapsa.fleet.domain.operators import ChartFacts, ManagedOperator, OperatorVersion, UploadedChart
@@ -21,14 +21,14 @@ from kapsa.fleet.infrastructure.postgres.crds.crd_repository import PostgresCrds
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
 from kapsa.fleet.infrastructure.postgres.tables.registry import cluster, cluster_inventory
-from kapsa.fleet.orchestrator.crds.plan_changes import CrdPlanner, crd_change
+from kapsa.fleet.orchestrator.crds.cluster_changes import crd_change
 from kapsa.fleet.orchestrator.crds.requests import ApproveCrd, StoreCrd, ValidateCrd
 from kapsa.fleet.orchestrator.crds.use_cases import MOST_CRDS, Crds
 from kapsa.fleet.orchestrator.ports.charts import ChartCrd
 from kapsa.fleet.orchestrator.ports.crds import ResourcesUnreadable
 from tests.fleet.audit_recorder import AuditRecorder
 from tests.fleet.domain.crds.resources import Raw, comparison, crd, object_of, resource, version
-from tests.fleet.examples import ADMIN, DEPLOYER, OTHER_ADMIN, OWNER, START, cluster_id, environment_of
+from tests.fleet.examples import ADMIN, DEPLOYER, OTHER_ADMIN, OWNER, cluster_id, environment_of
 
 VIEWER = Principal("vera", frozenset({Role.VIEWER}))
 NAME = "widgets.example.com"
@@ -361,39 +361,3 @@ def test_a_plan_shows_and_hashes_the_headlines_of_a_comparison() -> None:
     change = crd_change(comparison(sized(), crd(version("v1", resource(object_of({}))))))
     assert (change.name, change.severity, change.one_way) == (NAME, "breaking", True)
     assert change.findings == ("breaking field-removed v1:spec.size",)
-
-
-def managed(name: str, kubernetes: str = "v1.32.0") -> ManagedCluster:
-    health = ClusterHealth(ClusterCondition.HEALTHY, kubernetes_version=kubernetes)
-    return ManagedCluster(
-        cluster_id(name), name, environment_of(name), {}, "https://example.com", health, START, "ada"
-    )
-
-
-async def test_a_plan_has_the_changes_verdicts_and_problems_of_all_crds_of_a_version(
-    registry: Registry,
-) -> None:
-    operator = await registry.add_operator()
-    await registry.add_version(operator, "2.0.0", sized(maximum=9), gadget())
-    planner = CrdPlanner(registry.database, registry.operators, registry.live)
-    async with registry.database.transaction() as connection:
-        added = await registry.operators.version(connection, operator.id, "2.0.0")
-    assert added is not None
-    names = ["CrdUnreadable", "CrdUnreadable"]
-    assert [each.check for each in (await planner.plan(managed("prod-us"), added)).problems] == names
-
-    registry.live.definitions[cluster_id("dev-1")] = None
-    first = await planner.plan(managed("dev-1"), added)
-    assert [(each.name, each.severity) for each in first.crds] == [
-        ("gadgets.example.com", "safe"),
-        (NAME, "safe"),
-    ]
-
-    registry.live.resources[cluster_id("prod-eu")] = [widget("a", 1), widget("b", 10)]
-    old = crd(version("v1beta1", storage=False), version("v1"), stored=["v1beta1", "v1"])
-    registry.live.definitions[cluster_id("prod-eu")] = old
-    plan = await planner.plan(managed("prod-eu"), added)
-    assert [each.severity for each in plan.crds] == ["breaking", "breaking"]
-    assert "breaking stored-version-removed spec.versions[v1beta1]" in plan.crds[1].findings
-    assert [(each.checked, each.rejected) for each in plan.verdicts][1] == (2, 1)
-    assert {each.check for each in plan.problems} == {"CrdBlocked"}

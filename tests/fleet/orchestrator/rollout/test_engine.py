@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from kapsa.fleet.domain.strategies import BlueGreenStrategy, CanaryStrategy, Dir
 from kapsa.fleet.domain.targets import TargetState, TargetStep
 from kapsa.fleet.domain.windows import ChangeFreeze, MaintenanceWindow, Weekday
 from kapsa.fleet.infrastructure.postgres.database import Database
+from kapsa.fleet.orchestrator.deployment_requests import ClusterSelector
 from tests.fleet.examples import ADMIN, DEPLOYER, START
 from tests.fleet.rollout_harness import NEW, OLD, PATIENCE, RELEASE, RolloutHarness
 
@@ -138,8 +140,6 @@ async def test_a_rollback_pauses_new_deployments_of_the_operator(database: Datab
 
 
 def fleet_selector(*names: str) -> Any:
-    from kapsa.fleet.orchestrator.deployment_requests import ClusterSelector
-
     return ClusterSelector(names)
 
 
@@ -491,8 +491,6 @@ async def test_only_the_planned_bytes_are_applied(database: Database) -> None:
     made = await fleet.create(CANARY)
     await fleet.run()
     plan = await fleet.deployments.plan(DEPLOYER, made.id)
-    from hashlib import sha256
-
     (applied,) = fleet.clusters["dev-1"].manifests
     assert plan.plan.clusters[0].manifest_digest == "sha256:" + sha256(applied).hexdigest()
 

@@ -5,5 +5,4 @@
 - `documents`: the checks of a CRD that a person stores.
 - `live_verdict`: the resources of a cluster against a new schema.
 - `cluster_changes`: the change that each cluster would see.
-- `plan_changes`: the same for all CRDs of a version, as a plan needs it.
 """

@@ -9,12 +9,12 @@ import msgspec
 
 from kapsa.fleet.domain.crds import CrdComparison, compare_crds, parse_crd, summarize
 from kapsa.fleet.domain.errors import InvalidInput
-from kapsa.fleet.domain.plans import LiveVerdict
+from kapsa.fleet.domain.plans import CrdChange, LiveVerdict
 from kapsa.fleet.orchestrator.crds.live_verdict import judge_resources, verdict_line
 from kapsa.fleet.orchestrator.crds.requests import ClusterCrdChange
 from kapsa.fleet.orchestrator.ports.crds import CrdOnCluster, LiveResources, ResourcesUnreadable
 
-__all__ = ["ClusterChanges", "LiveChange"]
+__all__ = ["ClusterChanges", "crd_change"]
 
 _PARALLEL = 5
 """Clusters that are read at the same time."""
@@ -98,3 +98,9 @@ def _unread(cluster: CrdOnCluster, line: str) -> ClusterCrdChange:
         verdict=None,
         line=line,
     )
+
+
+def crd_change(comparison: CrdComparison) -> CrdChange:
+    """Return a comparison as a plan shows and hashes it."""
+    headlines = sorted(finding.headline for finding in comparison.findings)
+    return CrdChange(comparison.name, comparison.severity.value, tuple(headlines), comparison.one_way)

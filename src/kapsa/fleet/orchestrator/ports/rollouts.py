@@ -80,9 +80,12 @@ class RolloutStore(Protocol):
         ...
 
     async def claim(
-        self, connection: Connection, owner: str, lease: timedelta, *, limit: int
+        self, connection: Connection, owner: str, lease: timedelta, *, limit: int, clusters: bool = True
     ) -> list[RolloutClaim]:
-        """Claim rows that are due and free, deployments first. Each claim increments the fence of its row."""
+        """Claim rows that are due and free, deployments first, then clusters unless they are left out.
+
+        Each claim increments the fence of its row.
+        """
         ...
 
     async def renew(self, connection: Connection, claim: RolloutClaim, lease: timedelta) -> bool:

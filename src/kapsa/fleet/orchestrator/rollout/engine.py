@@ -22,14 +22,14 @@ IDLE_SECONDS = 1.0
 
 
 class RolloutEngine:
-    """One replica of the rollout engine."""
+    """One replica of the rollout engine. Without a worker it plans and decides, and changes no cluster."""
 
     def __init__(
         self,
         transactions: Transactions,
         store: RolloutStore,
         conductor: RolloutConductor,
-        worker: ClusterWorker,
+        worker: ClusterWorker | None,
         settings: EngineSettings,
         *,
         monotonic: Callable[[], float] = time.monotonic,
@@ -94,12 +94,16 @@ class RolloutEngine:
     async def _claim(self, limit: int) -> list[RolloutClaim]:
         async with self._transactions.transaction() as connection:
             return await self._store.claim(
-                connection, self._settings.owner, self._settings.lease, limit=limit
+                connection,
+                self._settings.owner,
+                self._settings.lease,
+                limit=limit,
+                clusters=self._worker is not None,
             )
 
     async def _work(self, claim: RolloutClaim, claimed_at: float) -> None:
         async with self._keeper.keep(claim, claimed_at) as guard:
             if claim.cluster_id is None:
                 await self._conductor.conduct(claim)
-            else:
+            elif self._worker is not None:
                 await self._worker.work(claim, guard)

@@ -14,14 +14,14 @@ __all__ = ["claim_rows", "next_due", "renew_lease"]
 
 
 async def claim_rows(
-    connection: AsyncConnection, owner: str, lease: timedelta, limit: int
+    connection: AsyncConnection, owner: str, lease: timedelta, limit: int, *, clusters: bool
 ) -> list[RolloutClaim]:
     """Claim due rows that no other replica holds, deployments first, and increment the fence of each."""
     claims = [
         RolloutClaim(row.id, None, row.fence)
         for row in await _claim(connection, deployment, ("id",), owner, lease, limit)
     ]
-    if len(claims) < limit:
+    if clusters and len(claims) < limit:
         keys = ("deployment_id", "cluster_id")
         rows = await _claim(connection, deployment_cluster, keys, owner, lease, limit - len(claims))
         claims += [RolloutClaim(row.deployment_id, row.cluster_id, row.fence) for row in rows]

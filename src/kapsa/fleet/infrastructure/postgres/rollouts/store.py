@@ -61,10 +61,16 @@ class PostgresRollouts:
         return moment
 
     async def claim(
-        self, connection: AsyncConnection, owner: str, lease: timedelta, *, limit: int
+        self,
+        connection: AsyncConnection,
+        owner: str,
+        lease: timedelta,
+        *,
+        limit: int,
+        clusters: bool = True,
     ) -> list[RolloutClaim]:
-        """Claim rows that are due and free, deployments first."""
-        return await claim_rows(connection, owner, lease, limit)
+        """Claim rows that are due and free, deployments first, then clusters unless they are left out."""
+        return await claim_rows(connection, owner, lease, limit, clusters=clusters)
 
     async def renew(self, connection: AsyncConnection, claim: RolloutClaim, lease: timedelta) -> bool:
         """Prolong a lease. Return False if the fence is another one."""

@@ -1,0 +1,59 @@
+"""Rendering of the charts that are kept by digest, by the real helm in isolation."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+import yaml
+
+from kapsa.adapters.errors import ExternalError
+from kapsa.adapters.helm.chart_archive import read_archive
+from kapsa.adapters.helm.renderer import render_chart
+from kapsa.adapters.process.limited_process import ProcessLimits
+from kapsa.fleet.domain.errors import InvalidField, InvalidInput
+from kapsa.fleet.orchestrator.ports.operators import OperatorRepository
+from kapsa.fleet.orchestrator.ports.plan_sources import ChartRenderRequest
+from kapsa.fleet.orchestrator.ports.transactions import Transactions
+
+__all__ = ["StoredChartRenderer"]
+
+_RENDERS = 2
+"""Renders at the same time. Each is one run of helm with 65 MB."""
+
+
+class StoredChartRenderer:
+    """A renderer of stored archives: no repository is asked."""
+
+    def __init__(self, transactions: Transactions, operators: OperatorRepository) -> None:
+        self._transactions = transactions
+        self._operators = operators
+        self._limits = ProcessLimits(seconds=60, output_bytes=32 * 1024 * 1024)
+        self._slots = asyncio.Semaphore(_RENDERS)
+
+    async def render(self, request: ChartRenderRequest) -> bytes:
+        """Return the manifest, hooks included.
+
+        Raises InvalidInput if the chart does not render with these values. The message has no values: helm's own
+        may quote secret ones.
+        """
+        async with self._transactions.transaction() as connection:
+            content = await self._operators.archive(connection, request.chart_digest)
+        if content is None:
+            raise InvalidInput(f"the archive {request.chart_digest} is not stored: add the version again")
+        async with self._slots:
+            with tempfile.TemporaryDirectory(prefix="kapsa-chart-") as private:
+                archive = await asyncio.to_thread(read_archive, content)
+                directory = await asyncio.to_thread(archive.unpack, Path(private))
+                try:
+                    rendered = await render_chart(
+                        directory,
+                        request.values,
+                        release=request.release.name,
+                        namespace=request.release.namespace,
+                        limits=self._limits,
+                    )
+                except ExternalError as error:
+                    message = f"the chart does not render with these values ({type(error).__name__})"
+                    raise InvalidInput(message, InvalidField("/values", message)) from None
+        objects = [*rendered.objects, *rendered.hook_objects]
+        return yaml.safe_dump_all(objects, sort_keys=False).encode()

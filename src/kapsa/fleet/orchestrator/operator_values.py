@@ -1,0 +1,33 @@
+"""The values of an operator on a cluster, from everything that is registered about both."""
+
+from kapsa.fleet.domain.clusters import ManagedCluster
+from kapsa.fleet.domain.operators import ManagedOperator
+from kapsa.fleet.domain.values import leaf_paths
+from kapsa.fleet.orchestrator.adoptions import Adoptions
+from kapsa.fleet.orchestrator.operator_secrets import OperatorSecrets
+from kapsa.fleet.orchestrator.ports.plan_sources import LayeredValues
+from kapsa.fleet.orchestrator.ports.transactions import Transactions
+
+__all__ = ["RegisteredValues"]
+
+
+class RegisteredValues:
+    """A source of values: operator, environment, then the cluster, whose values came with an adopted release.
+
+    All values of an adopted release count as secret: nobody has said which of them are not.
+    """
+
+    def __init__(self, transactions: Transactions, secrets: OperatorSecrets, adoptions: Adoptions) -> None:
+        self._transactions = transactions
+        self._secrets = secrets
+        self._adoptions = adoptions
+
+    async def layers(self, operator: ManagedOperator, cluster: ManagedCluster) -> LayeredValues:
+        """Return the values of an operator on a cluster."""
+        async with self._transactions.transaction() as connection:
+            secret = await self._secrets.values(connection, operator.id)
+            adopted = await self._adoptions.values(connection, cluster.id, operator.id)
+        environment = operator.environment_values.get(cluster.environment.value, {})
+        return LayeredValues(
+            (operator.values, secret, environment, adopted), leaf_paths(secret) | leaf_paths(adopted)
+        )

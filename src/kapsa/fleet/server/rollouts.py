@@ -1,0 +1,83 @@
+"""The rollouts of a manager: use cases of deployments and approvals, and the engine behind them."""
+
+import os
+import socket
+from datetime import timedelta
+
+import msgspec
+
+from kapsa.fleet.domain.approvals import ApprovalPolicy
+from kapsa.fleet.domain.clusters import ClusterEnvironment
+from kapsa.fleet.infrastructure.charts.release_renderer import StoredChartRenderer
+from kapsa.fleet.infrastructure.postgres.database import Database
+from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
+from kapsa.fleet.infrastructure.postgres.registry.rollout_registry import PostgresRegistry
+from kapsa.fleet.infrastructure.postgres.rollouts.approvals import PostgresApprovals
+from kapsa.fleet.infrastructure.postgres.rollouts.store import PostgresRollouts
+from kapsa.fleet.orchestrator.approval_requests import ApprovalDesk, ApprovalMail
+from kapsa.fleet.orchestrator.approvals import Approvals
+from kapsa.fleet.orchestrator.crds.cluster_changes import ClusterChanges
+from kapsa.fleet.orchestrator.deployments import Deployments
+from kapsa.fleet.orchestrator.operator_values import RegisteredValues
+from kapsa.fleet.orchestrator.planner import RolloutPlanner
+from kapsa.fleet.orchestrator.ports.audit import AuditTrail
+from kapsa.fleet.orchestrator.ports.outbox import Outbox
+from kapsa.fleet.orchestrator.ports.vault import KeyVault
+from kapsa.fleet.orchestrator.preflights import ClusterPreflights
+from kapsa.fleet.orchestrator.rollout.conductor import RolloutConductor
+from kapsa.fleet.orchestrator.rollout.engine import RolloutEngine
+from kapsa.fleet.orchestrator.rollout.settings import EngineSettings
+from kapsa.fleet.server.registry import RegistryServices
+from kapsa.fleet.settings import FleetSettings
+
+__all__ = ["RolloutServices", "build_rollouts"]
+
+
+class RolloutServices(msgspec.Struct, frozen=True, kw_only=True):
+    """The use cases of deployments and approvals, and the engine that plans and runs them."""
+
+    deployments: Deployments
+    approvals: Approvals
+    engine: RolloutEngine
+
+
+def build_rollouts(
+    settings: FleetSettings,
+    database: Database,
+    vault: KeyVault,
+    audit: AuditTrail,
+    outbox: Outbox,
+    registry: RegistryServices,
+) -> RolloutServices:
+    """Build the rollouts on the registry of a manager.
+
+    The engine plans deployments and awaits approvals. It changes clusters once it is given a Helm adapter: until then
+    a deployment that may begin waits.
+    """
+    store, approvals, rows = PostgresRollouts(vault), PostgresApprovals(), PostgresRegistry()
+    policy = ApprovalPolicy(lifetime=timedelta(hours=24))
+    recipients = dict.fromkeys(ClusterEnvironment, settings.approval_recipients)
+    desk = ApprovalDesk(approvals, outbox, policy, ApprovalMail(recipients, settings.public_url.rstrip("/")))
+    planner = _planner(database, registry)
+    chosen = EngineSettings(
+        owner=f"{socket.gethostname()}-{os.getpid()}",
+        approvals=policy,
+        max_concurrent_deployments=settings.max_concurrent_deployments,
+    )
+    conductor = RolloutConductor(database, store, rows, planner, desk, chosen)
+    return RolloutServices(
+        deployments=Deployments(database, store, desk, rows, planner, audit, policy),
+        approvals=Approvals(database, store, approvals, audit),
+        engine=RolloutEngine(database, store, conductor, None, chosen),
+    )
+
+
+def _planner(database: Database, registry: RegistryServices) -> RolloutPlanner:
+    operators = PostgresOperators()
+    return RolloutPlanner(
+        RegisteredValues(database, registry.operator_secrets, registry.adoptions),
+        StoredChartRenderer(database, operators),
+        ClusterPreflights(
+            database, operators, registry.gateway, registry.credentials, ClusterChanges(registry.resources)
+        ),
+    )
