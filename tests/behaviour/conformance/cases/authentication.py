@@ -45,6 +45,8 @@ WHO_AM_I = post(f"{AUTHENTICATION}/selfsubjectreviews", {})
 ROBOT = "system:serviceaccount:{ns}:robot"
 SERVER = "https://kubernetes.default.svc.cluster.local"
 AUTH_GROUP = "authentication.k8s.io"
+UNSIGNED_CLAIMS = "eyJpc3MiOiJodHRwczovL2t1YmVybmV0ZXMuZGVmYXVsdC5zdmMuY2x1c3Rlci5sb2NhbCJ9"
+"""The issuer of tokens, as the second part of one."""
 
 Object = dict[str, Any]
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
@@ -510,6 +512,31 @@ RIGHTS = [
 ]
 
 ENDING = [
+    case(
+        "a token with characters that do not belong to it",
+        robot(),
+        token(),
+        review("{token}="),
+        review("{token}!!!!"),
+        review("{token}===="),
+    ),
+    case(
+        "a token whose parts are not objects",
+        *(
+            call
+            for header in ("W10", "Ingi")
+            for call in (
+                review(f"{header}.{UNSIGNED_CLAIMS}.AAAA"),
+                anonymous(get(CONFIGMAPS), f"Bearer {header}.{UNSIGNED_CLAIMS}.AAAA"),
+            )
+        ),
+    ),
+    case("a token that names no key", review(f"eyJhbGciOiJFUzI1NiJ9.{UNSIGNED_CLAIMS}.AAAA")),
+    case(
+        "a user whose name only resembles that of a service account",
+        as_user(WHO_AM_I, "system:serviceaccount:Upper_Case:robot"),
+        as_user(WHO_AM_I, "system:serviceaccount:{ns}:Upper_Case"),
+    ),
     case(
         "a role of a service account in another group",
         robot(),

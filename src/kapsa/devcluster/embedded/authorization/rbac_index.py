@@ -9,6 +9,7 @@ import msgspec
 
 from kapsa.devcluster.embedded.authorization.rules import RoleRule, parse_rules
 from kapsa.devcluster.embedded.codec.stored_form import decode
+from kapsa.devcluster.embedded.kinds import names
 from kapsa.devcluster.embedded.storage.store import Collection, CompactedError, ObjectStore, Stored
 from kapsa.devcluster.wire.exchange import RequestUser
 
@@ -192,4 +193,6 @@ def split_account(username: str) -> tuple[str, str] | None:
     if not username.startswith(_ACCOUNT_PREFIX):
         return None
     parts = username.removeprefix(_ACCOUNT_PREFIX).split(":")
-    return (parts[0], parts[1]) if len(parts) == 2 and all(parts) else None
+    if len(parts) != 2 or names.dns1123_label(parts[0]) or names.dns1123_subdomain(parts[1]):
+        return None
+    return parts[0], parts[1]
