@@ -873,4 +873,31 @@ BOOTSTRAP = [
     ),
 ]
 
-CASES = [*REQUESTS, *SUBJECTS, *REVIEW_CASES, *ESCALATION, *BOOTSTRAP]
+AGGREGATION = [
+    case(
+        "an aggregation without selectors",
+        post(CLUSTER_ROLES, {"metadata": {"name": "one-{ns}"}, "aggregationRule": {}}),
+        post(
+            CLUSTER_ROLES, {"metadata": {"name": "one-{ns}"}, "aggregationRule": {"clusterRoleSelectors": []}}
+        ),
+    ),
+    case(
+        "an aggregation with a selector that is not valid",
+        *(
+            post(
+                CLUSTER_ROLES,
+                {
+                    "metadata": {"name": "one-{ns}"},
+                    "aggregationRule": {"clusterRoleSelectors": [{}, selector]},
+                },
+            )
+            for selector in (
+                {"matchExpressions": [{"key": "a", "operator": "Bad"}]},
+                {"matchExpressions": [{"key": "a", "operator": "In"}]},
+                {"matchLabels": {"a": "not valid!"}},
+            )
+        ),
+    ),
+]
+
+CASES = [*REQUESTS, *SUBJECTS, *REVIEW_CASES, *ESCALATION, *BOOTSTRAP, *AGGREGATION]

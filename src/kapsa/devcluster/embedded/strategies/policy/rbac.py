@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
-from kapsa.devcluster.embedded.strategies.generic.rules import printed
+from kapsa.devcluster.embedded.strategies.generic.rules import label_selector, printed
 from kapsa.schemas.field_errors import FieldError, invalid, not_supported, required
 
 _GROUP = "rbac.authorization.k8s.io"
@@ -14,7 +14,21 @@ class RoleStrategy(BuiltInStrategy):
         errors: list[FieldError] = []
         for index, rule in enumerate(obj.get("rules") or ()):
             errors += _rule(rule, f"rules[{index}]", namespaced=self.info.namespaced)
-        return errors
+        aggregation = obj.get("aggregationRule")
+        return errors if aggregation is None else errors + _aggregation(aggregation)
+
+
+def _aggregation(rule: Object) -> list[FieldError]:
+    path, selectors = "aggregationRule.clusterRoleSelectors", rule.get("clusterRoleSelectors") or []
+    if not selectors:
+        return [required(path, "at least one clusterRoleSelector required if aggregationRule is non-nil")]
+    errors: list[FieldError] = []
+    for index, selector in enumerate(selectors):
+        problems = label_selector(selector, f"{path}[{index}]")
+        errors += problems
+        if problems:
+            errors.append(invalid(f"{path}[{index}]", None, "invalid label selector."))
+    return errors
 
 
 def _rule(rule: Object, path: str, *, namespaced: bool) -> list[FieldError]:
