@@ -150,3 +150,34 @@ async def test_an_unknown_subresource_is_not_found(api: Api):
     await api.post(PODS, POD)
     assert (await api.get(f"{PODS}/one/nonsense")).status == 404
     assert (await api.send("DELETE", f"{PODS}/one/status")).status == 405
+
+
+@pytest.mark.parametrize("part", ["ephemeralcontainers", "resize"])
+async def test_a_patch_of_a_part_of_a_pod_changes_nothing_else(api: Api, part: str):
+    created = await api.post(PODS, POD)
+    patch = {
+        "metadata": {"labels": {"app": "other"}},
+        "spec": {"hostNetwork": True, "nodeName": "other", "containers": [{"name": "c", "image": "other"}]},
+    }
+    patched = await api.merge(f"{PODS}/one/{part}", patch)
+    assert patched.body["spec"] == created.body["spec"]
+    assert patched.meta["labels"] == {"app": "web"}
+
+
+async def test_an_ephemeral_container_is_neither_changed_nor_removed(api: Api):
+    await api.post(PODS, POD)
+    path = f"{PODS}/one/ephemeralcontainers"
+    await api.merge(path, {"spec": {"ephemeralContainers": [{"name": "debugger", "image": "first"}]}})
+    for containers in ([], [{"name": "debugger", "image": "second"}]):
+        answer = await api.merge(path, {"spec": {"ephemeralContainers": containers}})
+        assert answer.status == 422
+
+
+@pytest.mark.parametrize("amounts", [{"cpu": "-1"}, {"cpu": "1", "example.com/gpu": "1"}, {"cpu": "1"}])
+async def test_a_resize_keeps_to_the_rules_of_amounts_and_to_the_quality_of_service(
+    api: Api, amounts: dict[str, str]
+):
+    await api.post(PODS, POD)
+    containers = [{"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}]
+    answer = await api.merge(f"{PODS}/one/resize", {"spec": {"containers": containers}})
+    assert answer.status == 422

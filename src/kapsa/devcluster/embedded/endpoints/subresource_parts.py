@@ -39,19 +39,6 @@ def _finalizers_only(live: Object, requested: Object) -> Object:
     return _at_requested_revision(live, requested)
 
 
-def _ephemeral_containers_only(live: Object, requested: Object) -> Object:
-    live["spec"]["ephemeralContainers"] = requested["spec"].get("ephemeralContainers") or []
-    return _at_requested_revision(live, requested)
-
-
-def _resources_only(live: Object, requested: Object) -> Object:
-    sizes = {each["name"]: each.get("resources") for each in requested["spec"].get("containers") or ()}
-    for container in live["spec"]["containers"]:
-        if sizes.get(container["name"]) is not None:
-            container["resources"] = sizes[container["name"]]
-    return _at_requested_revision(live, requested)
-
-
 def _at_requested_revision(live: Object, requested: Object) -> Object:
     live["metadata"]["resourceVersion"] = requested["metadata"].get("resourceVersion", "")
     return live
@@ -59,6 +46,4 @@ def _at_requested_revision(live: Object, requested: Object) -> Object:
 
 _CONFINE: dict[str, Callable[[Object, Object], Object]] = {
     "finalize": _finalizers_only,
-    "ephemeralcontainers": _ephemeral_containers_only,
-    "resize": _resources_only,
 }

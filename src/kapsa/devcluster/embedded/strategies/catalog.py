@@ -36,6 +36,7 @@ from kapsa.devcluster.embedded.strategies.network.networking import (
 )
 from kapsa.devcluster.embedded.strategies.network.services import ServiceStrategy
 from kapsa.devcluster.embedded.strategies.pods.strategy import PodStrategy
+from kapsa.devcluster.embedded.strategies.pods.templates import StoredPodTemplateStrategy
 from kapsa.devcluster.embedded.strategies.policy.admission_policies import (
     MutatingBindingStrategy,
     MutatingPolicyStrategy,
@@ -71,6 +72,7 @@ _KINDS: dict[tuple[str, str], type[BuiltInStrategy]] = {
     ("", "persistentvolumeclaims"): PersistentVolumeClaimStrategy,
     ("", "persistentvolumes"): PersistentVolumeStrategy,
     ("", "pods"): PodStrategy,
+    ("", "podtemplates"): StoredPodTemplateStrategy,
     ("", "replicationcontrollers"): ReplicationControllerStrategy,
     ("", "resourcequotas"): ResourceQuotaStrategy,
     ("", "secrets"): SecretStrategy,

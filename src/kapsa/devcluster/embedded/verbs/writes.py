@@ -208,11 +208,12 @@ async def _prepare_update(backend: Backend, write: WriteRequest, obj: Object, ol
     strategy = backend.strategy(info)
     is_status = write.subresource in ("status", "approval")
     is_whole = write.subresource in ("", "scale")
+    is_part = write.subresource in _PARTS_OF_PODS
     is_system = write.subresource == "binding"
     metadata.keep_system_fields(obj, old)
     if is_status:
         strategy.reset_for_status(obj, old)
-    elif is_whole or write.subresource in _PARTS_OF_PODS:
+    elif is_whole or is_part:
         strategy.reset_for_update(obj, old)
     if not info.is_custom:
         write_as_go(info.schema, obj)
@@ -224,10 +225,13 @@ async def _prepare_update(backend: Backend, write: WriteRequest, obj: Object, ol
         strategy.prepare_for_update(obj, old)
     elif is_status:
         strategy.prepare_for_status(obj, old)
+    elif is_part:
+        strategy.prepare_for_part(write.subresource, obj, old)
     if not (is_status or is_system) and strategy.counts_generations and strategy.raises_generation(obj, old):
         obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
     own = strategy.validate_status(obj, old) if is_status else []
     own += strategy.validate_update(obj, old) if is_whole else []
+    own += strategy.validate_part(write.subresource, obj, old) if is_part else []
     check = validate_status if is_status else validate
     problems = check(
         info.schema if info.is_custom else None,

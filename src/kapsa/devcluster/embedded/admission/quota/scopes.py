@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kapsa.devcluster.embedded.kinds.labels import matches
-from kapsa.devcluster.embedded.strategies.pods.strategy import quality_of_service
+from kapsa.devcluster.embedded.strategies.pods.quality import quality_of_service
 
 __all__ = ["in_scopes", "is_terminating"]
 

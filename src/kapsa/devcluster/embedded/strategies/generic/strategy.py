@@ -132,6 +132,9 @@ class Strategy:
     def prepare_for_status(self, obj: Object, old: Object) -> None:
         """Set or copy the fields of a status that the system maintains."""
 
+    def prepare_for_part(self, subresource: str, obj: Object, old: Object) -> None:
+        """Restore the fields that a write to a part of the object must not change."""
+
     def raises_generation(self, obj: Object, old: Object) -> bool:
         """Return whether an update changes fields other than metadata and status."""
         for field in obj.keys() | old.keys():
@@ -153,6 +156,10 @@ class Strategy:
 
     def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
         """Return the errors in a status update beyond its schema."""
+        return []
+
+    def validate_part(self, subresource: str, obj: Object, old: Object) -> list[FieldError]:
+        """Return the errors in a write to a part of the object beyond its schema."""
         return []
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:

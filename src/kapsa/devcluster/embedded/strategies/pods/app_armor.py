@@ -6,9 +6,10 @@ from kapsa.devcluster.embedded.strategies.generic.builtin import Object
 from kapsa.schemas.field_errors import FieldError, forbidden, invalid
 from kapsa.schemas.go_format import quote
 
-__all__ = ["validate_annotations"]
+__all__ = ["PREFIX", "validate_annotations"]
 
-_PREFIX = "container.apparmor.security.beta.kubernetes.io/"
+PREFIX = "container.apparmor.security.beta.kubernetes.io/"
+"""Beginning of the annotations; the rest is the name of a container."""
 _LOCALHOST = "localhost/"
 _PLAIN = {"runtime/default": "RuntimeDefault", "unconfined": "Unconfined"}
 _GROUPS = ("initContainers", "containers", "ephemeralContainers")
@@ -18,14 +19,14 @@ def validate_annotations(pod: Object) -> list[FieldError]:
     """Return the errors in the AppArmor annotations of a new pod."""
     annotations = pod["metadata"].get("annotations") or {}
     profiles = {
-        key.removeprefix(_PREFIX): value for key, value in annotations.items() if key.startswith(_PREFIX)
+        key.removeprefix(PREFIX): value for key, value in annotations.items() if key.startswith(PREFIX)
     }
     if not profiles:
         return []
     named = {each.get("name") for group in _GROUPS for each in pod["spec"].get(group) or ()}
     errors: list[FieldError] = []
     for name, profile in profiles.items():
-        path = f"metadata.annotations[{_PREFIX}{name}]"
+        path = f"metadata.annotations[{PREFIX}{name}]"
         if name not in named:
             errors.append(invalid(path, name, "container not found"))
         if profile and profile not in _PLAIN and not profile.startswith(_LOCALHOST):

@@ -7,13 +7,13 @@ from typing import Any
 
 from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
 from kapsa.devcluster.embedded.strategies.pods import validation
-from kapsa.devcluster.embedded.strategies.pods.app_armor import validate_annotations
+from kapsa.devcluster.embedded.strategies.pods.app_armor import PREFIX, validate_annotations
 from kapsa.devcluster.embedded.strategies.pods.defaults import containers, default_pod, default_pod_spec
+from kapsa.devcluster.embedded.strategies.pods.parts import PART_CHECKS, keep_all_but_part
+from kapsa.devcluster.embedded.strategies.pods.quality import quality_of_service
 from kapsa.devcluster.embedded.strategies.pods.warnings import name_warnings, pod_spec_warnings
 from kapsa.schemas.field_errors import FieldError, forbidden, invalid
-from kapsa.schemas.quantities import parse
 
-_COMPUTE = ("cpu", "memory")
 _NOT_READY = "node.kubernetes.io/not-ready"
 _MIRROR = "kubernetes.io/config.mirror"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -81,18 +81,31 @@ class PodStrategy(BuiltInStrategy):
         return errors + validation.validate_pod_spec(obj["spec"], "spec")
 
     def validate_create(self, obj: Object) -> list[FieldError]:
-        return [*validate_annotations(obj), *self.validate(obj)]
+        errors = [*validate_annotations(obj), *self.validate(obj)]
+        if obj["spec"].get("ephemeralContainers"):
+            errors.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
+        return errors
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         # Immutable fields were validated on creation.
-        return _only_mutable_fields_changed(obj["spec"], old["spec"])
+        annotations = _fixed_annotations_changed(obj, old)
+        return annotations + _only_mutable_fields_changed(obj["spec"], old["spec"])
+
+    def prepare_for_part(self, subresource: str, obj: Object, old: Object) -> None:
+        keep_all_but_part(subresource, obj, old)
+
+    def validate_part(self, subresource: str, obj: Object, old: Object) -> list[FieldError]:
+        return self.validate(obj) + PART_CHECKS[subresource](obj, old)
 
     def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
         before, after = old["spec"].get("nodeName", ""), obj["spec"].get("nodeName", "")
         if before != after:
             return [forbidden("status.nodeName", "may not be changed directly")]
+        errors = _fixed_annotations_changed(obj, old)
         quality, original = ((each.get("status") or {}).get("qosClass") for each in (obj, old))
-        return [] if quality == original else [invalid("status.qosClass", quality, "field is immutable")]
+        if quality != original:
+            errors.append(invalid("status.qosClass", quality, "field is immutable"))
+        return errors
 
     def grace_seconds(self, obj: Object, requested: int | None) -> int | None:
         if requested is None:
@@ -101,31 +114,6 @@ class PodStrategy(BuiltInStrategy):
         ended = (obj.get("status") or {}).get("phase") in ("Failed", "Succeeded")
         # Without a node there is no kubelet to stop the pod, and a finished pod needs no stopping.
         return 0 if ended or not obj["spec"].get("nodeName") else requested
-
-
-def quality_of_service(spec: Object) -> str:
-    """Return the QoS class of a pod spec."""
-    requests: dict[str, Any] = {}
-    limits: dict[str, Any] = {}
-    guaranteed = True
-    members = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-    if any((spec.get("resources") or {}).values()):
-        # Amounts of the whole pod decide alone.
-        members = [spec]
-    for container in members:
-        resources = container.get("resources") or {}
-        for name, amount in (resources.get("requests") or {}).items():
-            if name in _COMPUTE and parse(amount) > 0:
-                requests[name] = requests.get(name, 0) + parse(amount)
-        limited = set()
-        for name, amount in (resources.get("limits") or {}).items():
-            if name in _COMPUTE and parse(amount) > 0:
-                limited.add(name)
-                limits[name] = limits.get(name, 0) + parse(amount)
-        guaranteed = guaranteed and limited == set(_COMPUTE)
-    if not requests and not limits:
-        return "BestEffort"
-    return "Guaranteed" if guaranteed and requests == limits else "Burstable"
 
 
 def _default_tolerations(spec: Object) -> None:
@@ -142,6 +130,18 @@ def _default_tolerations(spec: Object) -> None:
                 {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
             ]
     spec["tolerations"] = tolerations
+
+
+def _fixed_annotations_changed(obj: Object, old: Object) -> list[FieldError]:
+    """Return the errors of an update that changes annotations which a pod keeps for life."""
+    before, after = (each["metadata"].get("annotations") or {} for each in (old, obj))
+    errors = []
+    for key in before.keys() | after.keys():
+        kind = "mirror pod annotation" if key == _MIRROR else "AppArmor annotations"
+        if (key == _MIRROR or key.startswith(PREFIX)) and before.get(key) != after.get(key):
+            action = "remove or update" if key in before else "add"
+            errors.append(forbidden(f"metadata.annotations[{key}]", f"may not {action} {kind}"))
+    return errors
 
 
 _MUTABLE_DETAIL = (

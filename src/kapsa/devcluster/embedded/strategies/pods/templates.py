@@ -6,7 +6,9 @@ from typing import Any
 
 from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
 from kapsa.devcluster.embedded.strategies.pods.defaults import default_pod_spec
+from kapsa.devcluster.embedded.strategies.pods.validation import validate_template
 from kapsa.devcluster.embedded.strategies.pods.warnings import name_warnings, pod_spec_warnings
+from kapsa.schemas.field_errors import FieldError
 
 
 def default_template(obj: Object) -> None:
@@ -38,3 +40,15 @@ class PodTemplateStrategy(BuiltInStrategy):
     def _changes_template(self, obj: Object, old: Object) -> bool:
         """Return whether an update may change the template: any that raises the generation."""
         return bool(obj["metadata"].get("generation") != old["metadata"].get("generation"))
+
+
+class StoredPodTemplateStrategy(PodTemplateStrategy):
+    """Strategy of PodTemplates, which are nothing but a template."""
+
+    template = ("template",)
+
+    def default(self, obj: Object) -> None:
+        default_pod_spec(obj.setdefault("template", {}).setdefault("spec", {}))
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        return validate_template(obj["template"], "template")

@@ -9,6 +9,7 @@ from kapsa.devcluster.embedded.kinds import names
 from kapsa.devcluster.embedded.strategies.generic import rules
 from kapsa.devcluster.embedded.strategies.pods.volumes import validate_mounts, validate_volumes
 from kapsa.schemas.field_errors import (
+    NOT_FOUND,
     FieldError,
     duplicate,
     forbidden,
@@ -30,6 +31,11 @@ _ENV_PROBLEM = (
     "a valid environment variable name must consist only of printable ASCII characters other than '='"
 )
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
+_NOT_EPHEMERAL = (
+    *("ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules"),
+    *("livenessProbe", "readinessProbe", "startupProbe", "lifecycle"),
+)
+"""Fields of containers that an ephemeral one cannot have."""
 _LARGEST_INT = 2**31 - 1
 
 
@@ -53,12 +59,30 @@ def validate_pod_spec(spec: Object, path: str) -> list[FieldError]:
                 if container.get(field) is not None:
                     detail = "may not be set for init containers without restartPolicy=Always"
                     errors.append(forbidden(f"{where}.{field}", detail))
+    errors += _ephemeral_containers(spec, path, volumes, taken)
     errors += _enum(spec.get("restartPolicy"), f"{path}.restartPolicy", _RESTART)
     errors += _enum(spec.get("dnsPolicy"), f"{path}.dnsPolicy", _DNS)
     errors += rules.labels(spec.get("nodeSelector"), f"{path}.nodeSelector")
     errors += _scalars(spec, path)
     for index, toleration in enumerate(spec.get("tolerations") or ()):
         errors += _toleration(toleration, f"{path}.tolerations[{index}]")
+    return errors
+
+
+def _ephemeral_containers(spec: Object, path: str, volumes: set[str], taken: set[str]) -> list[FieldError]:
+    errors: list[FieldError] = []
+    others = set(taken)
+    for index, container in enumerate(spec.get("ephemeralContainers") or ()):
+        where = f"{path}.ephemeralContainers[{index}]"
+        errors += _container(container, where, volumes, taken)
+        target = container.get("targetContainerName")
+        if target and target not in others:
+            errors.append(FieldError(NOT_FOUND, f"{where}.targetContainerName", target))
+        detail = "cannot be set for an Ephemeral Container"
+        errors += [forbidden(f"{where}.{field}", detail) for field in _NOT_EPHEMERAL if container.get(field)]
+        for number, mount in enumerate(container.get("volumeMounts") or ()):
+            fields = [field for field in ("subPath", "subPathExpr") if mount.get(field)]
+            errors += [forbidden(f"{where}.volumeMounts[{number}].{field}", detail) for field in fields]
     return errors
 
 
