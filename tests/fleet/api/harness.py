@@ -19,6 +19,7 @@ from kapsa.fleet.api.authentication.keys import LocalKey
 from kapsa.fleet.api.authentication.sessions import SessionKeeper
 from kapsa.fleet.api.authentication.tokens import TokenVerifier
 from kapsa.fleet.api.use_cases import UseCases
+from kapsa.fleet.domain.approvals import ApprovalPolicy
 from kapsa.fleet.domain.operators import ChartFacts
 from kapsa.fleet.infrastructure.audit.reader import PostgresAuditReader
 from kapsa.fleet.infrastructure.audit.trail import PostgresAuditTrail
@@ -26,19 +27,29 @@ from kapsa.fleet.infrastructure.clusters.gateway import KubernetesGateway
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import PostgresClusters
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
+from kapsa.fleet.infrastructure.postgres.registry.rollout_registry import PostgresRegistry
+from kapsa.fleet.infrastructure.postgres.rollouts.approvals import PostgresApprovals
+from kapsa.fleet.infrastructure.postgres.rollouts.store import PostgresRollouts
 from kapsa.fleet.infrastructure.requests.browser_sessions import PostgresBrowserSessions
 from kapsa.fleet.infrastructure.requests.idempotency import PostgresIdempotencyKeys
 from kapsa.fleet.infrastructure.requests.rate_limits import PostgresRateLimits
 from kapsa.fleet.infrastructure.vault.encryption_keys import FixedKeys, KeyRing, new_key_text
 from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
 from kapsa.fleet.orchestrator.adoptions import Adoptions
+from kapsa.fleet.orchestrator.approval_requests import ApprovalDesk, ApprovalMail
+from kapsa.fleet.orchestrator.approvals import Approvals
 from kapsa.fleet.orchestrator.audit import AuditLog
 from kapsa.fleet.orchestrator.cluster_credentials import ClusterCredentials
 from kapsa.fleet.orchestrator.clusters import Clusters
+from kapsa.fleet.orchestrator.deployments import Deployments
 from kapsa.fleet.orchestrator.operators import Operators
+from kapsa.fleet.orchestrator.planner import RolloutPlanner
 from kapsa.fleet.orchestrator.ports.charts import ChartCrd, InspectedChart
 from kapsa.fleet.orchestrator.ports.rate_limits import RateLimit
 from tests.fleet.charts import crd
+from tests.fleet.examples import cluster_id
+from tests.fleet.helm_double import FakeClusters
+from tests.fleet.rollout_harness import FakePlanSources, RecordedOutbox
 
 ISSUER, AUDIENCE = "https://issuer.example.com", "kapsa-fleet"
 ADMIN, OPERATOR, VIEWER, OWNER = "Admin", "Operator", "Viewer", "EnvironmentOwner:Production"
@@ -101,10 +112,23 @@ def use_cases(database: Database, vault: LocalVault) -> UseCases:
     repository, gateway = PostgresClusters(), KubernetesGateway(allow_loopback=True)
     credentials = ClusterCredentials(database, repository, gateway, vault, audit)
     adoptions = Adoptions(database, repository, operators, gateway, credentials, charts, vault, audit)  # type: ignore[arg-type]
+    rollouts, policy = PostgresRollouts(vault), ApprovalPolicy()
+    sources = FakePlanSources(FakeClusters(identify=cluster_id))
+    desk = ApprovalDesk(PostgresApprovals(), RecordedOutbox(), policy, ApprovalMail())
     return UseCases(
         operators=Operators(database, operators, charts, vault, audit),  # type: ignore[arg-type]
         clusters=Clusters(database, repository, gateway, credentials, adoptions, audit),
         audit_log=AuditLog(PostgresAuditReader(database)),
+        deployments=Deployments(
+            database,
+            rollouts,
+            desk,
+            PostgresRegistry(),
+            RolloutPlanner(sources, sources, sources),
+            audit,
+            policy,
+        ),
+        approvals=Approvals(database, rollouts, PostgresApprovals(), audit),
     )
 
 
@@ -119,6 +143,7 @@ def application(database: Database, **changes: Any) -> Litestar:
         "idempotency_keys": PostgresIdempotencyKeys(database),
         "check_database": database.check,
         "registry": CollectorRegistry(),
+        "carries_out_rollouts": True,
         "accepts_pasted_tokens": True,
     }
     return create_application(ApiParts(**{**parts, **changes}))

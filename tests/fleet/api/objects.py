@@ -15,16 +15,31 @@ from kapsa.fleet.api.access import RouteAccess, access_of
 from kapsa.fleet.api.application import CONTROLLERS
 from kapsa.fleet.api.openapi.examples import example_of
 from kapsa.fleet.api.requests import ApiRequest
+from kapsa.fleet.domain.approvals import ApprovalKind, ApprovalRequest
 from kapsa.fleet.domain.clusters import ClusterCondition, ClusterEnvironment, ClusterHealth, ManagedCluster
+from kapsa.fleet.domain.deployments import DeploymentPhase, VersionDeployment
 from kapsa.fleet.domain.operators import HttpChart, ManagedOperator
 from kapsa.fleet.domain.principals import Role
+from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.domain.strategies import CanaryStrategy
+from kapsa.fleet.domain.targets import RolloutTarget
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import PostgresClusters
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
+from kapsa.fleet.infrastructure.postgres.rollouts.approvals import PostgresApprovals
+from kapsa.fleet.infrastructure.postgres.rollouts.store import PostgresRollouts
+from kapsa.fleet.infrastructure.vault.encryption_keys import FixedKeys, KeyRing, new_key_text
+from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
 
 NOW = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
 
-EXCEPTIONS: set[tuple[str, Role, bool]] = set()
+VAULT = LocalVault(FixedKeys(KeyRing.parse(new_key_text(), "test")))
+
+EXCEPTIONS: set[tuple[str, Role, bool]] = {
+    (operation, role, True)  # nobody decides on what they requested
+    for operation in ("approve", "reject")
+    for role in (Role.ADMIN, Role.ENVIRONMENT_OWNER)
+}
 """(operation, role, own) that the use case refuses although the route admits the role."""
 
 
@@ -83,13 +98,56 @@ class FleetObjects(msgspec.Struct, frozen=True):
 async def create_objects(database: Database, *, caller: str) -> FleetObjects:
     """Create the objects, in place of those of an earlier call."""
     async with database.transaction() as connection:
-        await connection.execute(text("TRUNCATE fleet.operator, fleet.cluster CASCADE"))
-        for creator, prefix in ((caller, "own"), ("olaf", "other")):
-            await PostgresOperators().insert(connection, _operator(creator, prefix))
-            await PostgresClusters().insert(connection, _cluster(creator, prefix), f"uid-{prefix}")
-    own = {"operators": "own-operator", "clusters": "own-cluster", "crds": "owns.example.com"}
-    other = {"operators": "other-operator", "clusters": "other-cluster", "crds": "others.example.com"}
+        await connection.execute(text("TRUNCATE fleet.operator, fleet.cluster, fleet.deployment CASCADE"))
+        own = await _create(connection, caller, "own")
+        other = await _create(connection, "olaf", "other")
     return FleetObjects(own, other)
+
+
+async def _create(connection: Any, creator: str, prefix: str) -> dict[str, str]:
+    operator, cluster = _operator(creator, prefix), _cluster(creator, prefix)
+    await PostgresOperators().insert(connection, operator)
+    await PostgresClusters().insert(connection, cluster, f"uid-{prefix}")
+    deployment = VersionDeployment(
+        id=uuid.uuid4(),
+        operator_id=operator.id,
+        operator_name=operator.name,
+        version="1.0.0",
+        strategy=CanaryStrategy(),
+        values={},
+        phase=DeploymentPhase.AWAITING_APPROVAL,
+        requested_by=creator,
+        created_at=NOW,
+        plan_digest="sha256:plan",
+    )
+    release = ReleaseRef(operator.name, operator.namespace)
+    target = RolloutTarget(
+        deployment_id=deployment.id,
+        operator_id=operator.id,
+        cluster_id=cluster.id,
+        cluster_name=cluster.name,
+        environment=cluster.environment,
+        live=release,
+        next=release,
+    )
+    approval = ApprovalRequest(
+        id=uuid.uuid4(),
+        deployment_id=deployment.id,
+        kind=ApprovalKind.PRODUCTION,
+        environment=ClusterEnvironment.PRODUCTION,
+        digest="sha256:plan",
+        requested_by=creator,
+        created_at=NOW,
+        expires_at=NOW.replace(year=2100),
+    )
+    await PostgresRollouts(VAULT).insert(connection, deployment, [target], {})
+    await PostgresApprovals().insert(connection, [approval])
+    return {
+        "operators": operator.name,
+        "clusters": cluster.name,
+        "deployments": str(deployment.id),
+        "approvals": str(approval.id),
+    }
 
 
 def _operator(creator: str, prefix: str) -> ManagedOperator:

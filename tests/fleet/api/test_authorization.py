@@ -60,6 +60,10 @@ async def test_an_open_route_answers_everybody_alike(route: Route, database: Dat
 
 DEMANDED = {
     ("POST", "/api/v1/operators"): {Role.OPERATOR, Role.ADMIN},
+    ("POST", "/api/v1/deployments"): {Role.OPERATOR, Role.ADMIN},
+    ("POST", "/api/v1/deployments/{deployment_id}/rollback"): {Role.ADMIN},
+    ("POST", "/api/v1/approvals/{approval_id}/approve"): {Role.ADMIN, Role.ENVIRONMENT_OWNER},
+    ("POST", "/api/v1/approvals/{approval_id}/reject"): {Role.ADMIN, Role.ENVIRONMENT_OWNER},
     ("DELETE", "/api/v1/clusters/{name}"): {Role.ADMIN},
     ("POST", "/api/v1/clusters"): {Role.ADMIN},
     ("GET", "/api/v1/audit"): {Role.ADMIN},

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from kapsa.fleet.api.authentication.authenticator import CallerAuthenticator
 from kapsa.fleet.api.authentication.oidc import OidcFlow
+from kapsa.fleet.api.event_stream import StreamPace
 from kapsa.fleet.api.middleware.access import AccessMiddleware
 from kapsa.fleet.api.middleware.idempotency import IdempotencyMiddleware
 from kapsa.fleet.api.middleware.observation import (
@@ -21,8 +22,10 @@ from kapsa.fleet.api.middleware.observation import (
 from kapsa.fleet.api.openapi.document import build_document
 from kapsa.fleet.api.problems import answer_with_problem
 from kapsa.fleet.api.requests import ApiRequest
+from kapsa.fleet.api.routes.approvals import ApprovalController
 from kapsa.fleet.api.routes.audit import AuditController
 from kapsa.fleet.api.routes.clusters import ClusterController
+from kapsa.fleet.api.routes.deployments import RolloutController
 from kapsa.fleet.api.routes.operators import OperatorController
 from kapsa.fleet.api.routes.session import SessionController
 from kapsa.fleet.api.routes.sign_in import SignInController
@@ -41,6 +44,8 @@ CONTROLLERS: list[ControllerRouterHandler] = [
     SignInController,
     OperatorController,
     ClusterController,
+    RolloutController,
+    ApprovalController,
     AuditController,
 ]
 
@@ -57,6 +62,9 @@ class ApiParts(msgspec.Struct, frozen=True, kw_only=True):
     registry: CollectorRegistry
     """The metrics of this replica."""
     oidc: OidcFlow | None = None
+    carries_out_rollouts: bool
+    """False if no engine runs: deployments are not accepted then."""
+    stream_pace: StreamPace = StreamPace()
     accepts_pasted_tokens: bool = False
     """True in development: a browser session starts with a token of `kapsa fleet token`."""
 
@@ -89,5 +97,7 @@ def _state(parts: ApiParts) -> dict[str, Any]:
         "check_database": parts.check_database,
         "registry": parts.registry,
         "oidc": parts.oidc,
+        "carries_out_rollouts": parts.carries_out_rollouts,
+        "stream_pace": parts.stream_pace,
         "accepts_pasted_tokens": parts.accepts_pasted_tokens,
     }

@@ -1,12 +1,13 @@
 """Parameters that many routes have. Limits are litestar's own: `msgspec.Meta` on a parameter is silently ignored."""
 
+import uuid
 from typing import Annotated
 
 from litestar.params import HeaderParameter, PathParameter, QueryParameter
 
 from kapsa.fleet.orchestrator.cursors import LARGEST_LIMIT
 
-__all__ = ["CrdName", "IfMatch", "ObjectName", "PageCursor", "PageLimit"]
+__all__ = ["CrdName", "IfMatch", "ObjectId", "ObjectName", "PageCursor", "PageLimit"]
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 
@@ -14,6 +15,7 @@ ObjectName = Annotated[
     str,
     PathParameter(pattern=f"^{_LABEL}$", min_length=1, max_length=63, description="The name of the object."),
 ]
+ObjectId = Annotated[uuid.UUID, PathParameter(description="The id of the object.")]
 CrdName = Annotated[
     str,
     PathParameter(

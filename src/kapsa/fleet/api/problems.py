@@ -21,6 +21,7 @@ __all__ = [
     "PROBLEM_RESPONSES",
     "PROBLEM_TYPE",
     "NotAuthenticated",
+    "NotServed",
     "PreconditionFailed",
     "Problem",
     "RateLimited",
@@ -104,6 +105,12 @@ class RequestUnprocessable(RequestRejected):
     """An idempotency key that belongs to another request."""
 
     status = 422
+
+
+class NotServed(RequestRejected):
+    """A request that this manager is not set up for."""
+
+    status = 503
 
 
 class RateLimited(RequestRejected):

@@ -1,7 +1,7 @@
 """The parameters of a route, read from the signature of its handler."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from litestar.handlers import HTTPRouteHandler
@@ -20,8 +20,10 @@ def parameter_fields(handler: HTTPRouteHandler) -> Iterator[tuple[str, Parameter
 
 
 @functools.cache
-def query_parameters(handler: HTTPRouteHandler) -> frozenset[str]:
-    """Return the names of the query parameters of a route."""
-    return frozenset(
-        name for name, definition, _ in parameter_fields(handler) if definition.param_type.value == "query"
-    )
+def query_parameters(handler: HTTPRouteHandler) -> Mapping[str, bool]:
+    """Return the query parameters of a route, each with whether it is optional and not a text."""
+    return {
+        name: field.is_optional
+        for name, definition, field in parameter_fields(handler)
+        if definition.param_type.value == "query"
+    }

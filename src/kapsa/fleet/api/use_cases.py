@@ -2,8 +2,10 @@
 
 import msgspec
 
+from kapsa.fleet.orchestrator.approvals import Approvals
 from kapsa.fleet.orchestrator.audit import AuditLog
 from kapsa.fleet.orchestrator.clusters import Clusters
+from kapsa.fleet.orchestrator.deployments import Deployments
 from kapsa.fleet.orchestrator.operators import Operators
 
 __all__ = ["UseCases"]
@@ -14,4 +16,6 @@ class UseCases(msgspec.Struct, frozen=True, kw_only=True):
 
     operators: Operators
     audit_log: AuditLog
+    deployments: Deployments
+    approvals: Approvals
     clusters: Clusters

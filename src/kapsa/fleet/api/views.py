@@ -1,13 +1,24 @@
 """Requests and responses that belong to the API itself, and not to a use case."""
 
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
 
 from kapsa.fleet.domain.clusters import ClusterEnvironment
+from kapsa.fleet.domain.deployments import RolloutEvent
 from kapsa.fleet.domain.principals import Role
 
-__all__ = ["DeletionResult", "ServerHealth", "SessionView", "SignInWithToken"]
+__all__ = [
+    "ApprovalDecision",
+    "DeletionResult",
+    "DeploymentHistory",
+    "RetryDeployment",
+    "RollBackDeployment",
+    "ServerHealth",
+    "SessionView",
+    "SignInWithToken",
+]
 
 
 class ServerHealth(msgspec.Struct, frozen=True, rename="camel"):
@@ -45,3 +56,30 @@ class DeletionResult(msgspec.Struct, frozen=True, rename="camel"):
 
     notices: tuple[str, ...] = ()
     """Remains elsewhere that could not be removed, and the remedy."""
+
+
+class RetryDeployment(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A request for another attempt."""
+
+    force_reason: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+    """Admins: deploy a withdrawn version for this reason."""
+
+
+class RollBackDeployment(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A request to roll back."""
+
+    reason: Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
+
+
+class DeploymentHistory(msgspec.Struct, frozen=True, rename="camel"):
+    """A part of the history of a deployment, oldest first."""
+
+    items: tuple[RolloutEvent, ...]
+    last_sequence: int
+    """Pass it as `after` to continue."""
+
+
+class ApprovalDecision(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A decision on an approval."""
+
+    comment: Annotated[str, msgspec.Meta(max_length=2000)] = ""

@@ -11,8 +11,18 @@ from kapsa.fleet.api.authentication.oidc import OidcClient, OidcFlow
 from kapsa.fleet.api.authentication.sessions import SessionKeeper
 from kapsa.fleet.api.authentication.tokens import TokenVerifier
 from kapsa.fleet.api.use_cases import UseCases
+from kapsa.fleet.domain.approvals import ApprovalPolicy
+from kapsa.fleet.domain.clusters import ClusterEnvironment
 from kapsa.fleet.infrastructure.local_keys import LOCAL_ISSUER, LocalKeys
+from kapsa.fleet.infrastructure.postgres.registry.rollout_registry import PostgresRegistry
+from kapsa.fleet.infrastructure.postgres.rollouts.approvals import PostgresApprovals
+from kapsa.fleet.infrastructure.postgres.rollouts.store import PostgresRollouts
 from kapsa.fleet.infrastructure.requests.browser_sessions import PostgresBrowserSessions
+from kapsa.fleet.orchestrator.approval_requests import ApprovalDesk, ApprovalMail
+from kapsa.fleet.orchestrator.approvals import Approvals
+from kapsa.fleet.orchestrator.deployments import Deployments
+from kapsa.fleet.orchestrator.planner import RolloutPlanner
+from kapsa.fleet.server.plan_sources import UnavailablePlanSources
 from kapsa.fleet.server.services import ManagerServices
 from kapsa.fleet.settings import PREFIX, FleetSettings
 
@@ -37,13 +47,29 @@ def build_api_parts(services: ManagerServices) -> ApiParts:
         check_database=services.database.check,
         registry=CollectorRegistry(),
         oidc=_oidc(services),
+        carries_out_rollouts=False,
         accepts_pasted_tokens=not settings.jwt_issuer,
     )
 
 
 def _use_cases(services: ManagerServices) -> UseCases:
     registry = services.registry
-    return UseCases(operators=registry.operators, clusters=registry.clusters, audit_log=services.audit_log)
+    rollouts, rows, policy = PostgresRollouts(services.vault), PostgresApprovals(), ApprovalPolicy()
+    mail = ApprovalMail(
+        dict.fromkeys(ClusterEnvironment, services.settings.approval_recipients), services.settings.public_url
+    )
+    desk = ApprovalDesk(rows, services.outbox, policy, mail)
+    sources = UnavailablePlanSources()
+    planner = RolloutPlanner(sources, sources, sources)
+    return UseCases(
+        operators=registry.operators,
+        clusters=registry.clusters,
+        audit_log=services.audit_log,
+        deployments=Deployments(
+            services.database, rollouts, desk, PostgresRegistry(), planner, services.audit, policy
+        ),
+        approvals=Approvals(services.database, rollouts, rows, services.audit),
+    )
 
 
 def _token_verifier(services: ManagerServices) -> TokenVerifier:

@@ -81,6 +81,8 @@ def _check_query(connection: ASGIConnection) -> None:  # type: ignore[type-arg]
             raise _invalid(name, f"is not a parameter of this path, which has: {names}")
         if name in seen:
             raise _invalid(name, "is given twice")
+        if declared[name] and str(value).lower() == "null":
+            raise _invalid(name, "must have a value, or be left out")  # msgspec reads it as no value at all
         if "\0" in str(value):
             raise _invalid(name, "contains the character U+0000")
         seen.add(name)

@@ -4,6 +4,7 @@ Schemas are msgspec's own, which decodes the bodies: the document and the decode
 """
 
 import inspect
+import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -35,7 +36,6 @@ _LIMITS = {
     "max_length": "maxLength",
     "pattern": "pattern",
 }
-_UUID = {"type": "string", "format": "uuid"}
 
 
 def build_document(routes: Iterable[Any]) -> dict[str, Any]:
@@ -64,6 +64,8 @@ def build_document(routes: Iterable[Any]) -> dict[str, Any]:
 def response_type(handler: HTTPRouteHandler) -> Any:
     """Return the type of the body of a route's response; None if it has none that a schema describes."""
     annotation = handler.parsed_fn_signature.return_type.annotation
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        annotation = typing.get_args(annotation)[0]  # the other one is a stream
     if typing.get_origin(annotation) is Response:
         annotation = typing.get_args(annotation)[0]
     return None if annotation in (None, type(None), bytes, str) else annotation
@@ -83,16 +85,16 @@ def _operations(routes: Iterable[Any]) -> Iterator[Operation]:
 
 
 def _schemas(operations: list[Operation]) -> tuple[Mapping[Any, Any], dict[str, Any]]:
-    types: list[Any] = [Problem]
+    kinds: list[Any] = [Problem]
     for _, _, handler, _ in operations:
         for kind in (_body_type(handler), response_type(handler)):
-            if kind is not None and kind not in types:
-                types.append(kind)
-        types += [
-            field.annotation for _, _, field in parameter_fields(handler) if field.annotation not in types
+            if kind is not None and kind not in kinds:
+                kinds.append(kind)
+        kinds += [
+            field.annotation for _, _, field in parameter_fields(handler) if field.annotation not in kinds
         ]
-    schemas, components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
-    return dict(zip((_key(kind) for kind in types), schemas, strict=True)), components
+    schemas, components = msgspec.json.schema_components(kinds, ref_template=_REFERENCE)
+    return dict(zip((_key(kind) for kind in kinds), schemas, strict=True)), components
 
 
 def _key(kind: Any) -> str:
@@ -116,7 +118,7 @@ def _operation(
         "x-kapsa-roles": sorted(rules.roles),
         "x-kapsa-audit": rules.audit.value,
         "security": [{"bearer": []}] if rules.authenticated else [],
-        "parameters": list(_parameters(path, method, handler, rules, schemas)),
+        "parameters": list(_parameters(method, handler, rules, schemas)),
         "responses": _responses(path, method, handler, rules, schemas),
     }
     if rules.rate_limit is not None:
@@ -143,12 +145,8 @@ def _tag(path: str) -> str:
 
 
 def _parameters(
-    path: str, method: str, handler: HTTPRouteHandler, rules: RouteAccess, schemas: Mapping[Any, Any]
+    method: str, handler: HTTPRouteHandler, rules: RouteAccess, schemas: Mapping[Any, Any]
 ) -> Iterator[dict[str, Any]]:
-    declared = {name for name, _, _ in parameter_fields(handler)}
-    for name in (part[1:-1] for part in path.split("/") if part.startswith("{")):
-        if name not in declared:
-            yield {"name": name, "in": "path", "required": True, "schema": _UUID, "description": "An id."}
     for name, definition, field in parameter_fields(handler):
         limits = {key: getattr(definition, key) for key in _LIMITS if getattr(definition, key) is not None}
         schema = {**_without_null(schemas[_key(field.annotation)])}

@@ -4,6 +4,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
+from kapsa.fleet.api.openapi.rollout_examples import ROLLOUT_EXAMPLES
 from kapsa.fleet.api.problems import Problem
 from kapsa.fleet.api.views import DeletionResult, ServerHealth, SessionView, SignInWithToken
 from kapsa.fleet.domain.clusters import ClusterHealth, ManagedCluster
@@ -76,6 +77,7 @@ _RELEASE = {
 }
 
 EXAMPLES: dict[Any, Any] = {
+    **ROLLOUT_EXAMPLES,
     DeletionResult: {"notices": []},
     RegisterCluster: {
         "name": "prod-eu",
