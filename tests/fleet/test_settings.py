@@ -97,6 +97,16 @@ def test_no_secret_is_in_a_representation_or_an_error() -> None:
     assert "geheim" not in str(rejected.value)
 
 
+def test_a_secret_is_read_from_its_file(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("geheim\n")
+    assert read(SMTP_PASSWORD_FILE=str(tmp_path / "password")).secret("smtp_password") == "geheim"
+    assert read(SMTP_PASSWORD="direct").secret("smtp_password") == "direct"
+    with pytest.raises(
+        SettingsError, match=r"KAPSA_FLEET_SMTP_PASSWORD_FILE \S+ cannot be read: No such file"
+    ):
+        read(SMTP_PASSWORD_FILE=str(tmp_path / "missing")).secret("smtp_password")
+
+
 def test_a_misspelled_variable_is_reported_with_the_right_one() -> None:
     assert unknown_variables({"KAPSA_FLEET_SMPT_HOST": "x", "KAPSA_FLEET_SMTP_HOST": "y", "HOME": "/"}) == [
         "KAPSA_FLEET_SMPT_HOST is not a setting; did you mean KAPSA_FLEET_SMTP_HOST?"

@@ -6,9 +6,11 @@ import asyncio
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from kapsa.fleet.infrastructure.vault.encryption_keys import KeyRingError, new_k
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry
 from kapsa.fleet.server.lifecycle import FleetServer
 from kapsa.fleet.settings import FleetSettings
+from kapsa.runtime.testing import issue_certificate, make_authority
 from tests.fleet.conftest import PostgresServer
 from tests.fleet.infrastructure.delivery.mail_server import MailServer
 
@@ -146,6 +149,37 @@ async def test_a_taken_port_is_one_line_and_stops_what_was_started(database_url:
         with pytest.raises(SettingsError, match=rf"cannot listen on 127\.0\.0\.1:{port}: .*LISTEN_PORT"):
             await server.__aenter__()
     assert not [task for task in asyncio.all_tasks() if task.get_name() in ("audit-sealer", "outbox")]
+
+
+async def test_the_api_is_served_over_tls_1_2_or_newer(database_url: URL, tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    authority = make_authority("fleet", now=now, lifetime=timedelta(days=1))
+    pair = issue_certificate(authority, ["127.0.0.1"], now=now, lifetime=timedelta(days=1))
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    certificate.write_bytes(pair.certificate)
+    key.write_bytes(pair.key)
+    trusted = ssl.create_default_context(cadata=authority.certificate.decode())
+    settings = external(database_url, tmp_path, tls_certificate=certificate, tls_key=key)
+    async with FleetServer(settings) as server, aiohttp.ClientSession() as session:
+        assert server.http.url.startswith("https://")
+        async with session.get(f"{server.http.url}/health", ssl=trusted) as response:
+            assert response.status == 200
+        old = ssl.create_default_context(cadata=authority.certificate.decode())
+        old.set_ciphers("DEFAULT@SECLEVEL=0")  # or this side would refuse the old version
+        with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+            old.maximum_version = old.minimum_version = ssl.TLSVersion.TLSv1_1
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await asyncio.open_connection("127.0.0.1", int(server.http.url.rpartition(":")[2]), ssl=old)
+
+
+async def test_a_certificate_that_cannot_be_read_is_one_line(database_url: URL, tmp_path: Path) -> None:
+    settings = external(
+        database_url, tmp_path, tls_certificate=tmp_path / "no.crt", tls_key=tmp_path / "no.key"
+    )
+    with pytest.raises(
+        SettingsError, match="KAPSA_FLEET_TLS_CERTIFICATE and KAPSA_FLEET_TLS_KEY cannot be used"
+    ):
+        await FleetServer(settings).__aenter__()
 
 
 async def test_a_signal_ends_the_run_with_code_0(server: FleetServer) -> None:

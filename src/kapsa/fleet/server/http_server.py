@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Iterator
 from typing import Any
 
@@ -75,6 +76,8 @@ def _config(settings: FleetSettings, application: Any) -> uvicorn.Config:
             ssl_keyfile=settings.tls_key,
         )
         config.load()
+        if config.ssl is not None:
+            config.ssl.minimum_version = ssl.TLSVersion.TLSv1_2
     except OSError as error:
         raise SettingsError(f"{PREFIX}TLS_CERTIFICATE and {PREFIX}TLS_KEY cannot be used: {error}") from None
     return config

@@ -10,6 +10,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
 
 from kapsa.fleet.infrastructure.postgres.database import Database, DatabaseError
 from kapsa.fleet.infrastructure.postgres.migration import migrate, newest_revision
@@ -170,6 +171,18 @@ def test_an_address_of_another_kind_is_rejected_without_its_password(url: str, m
     with pytest.raises(DatabaseError, match=message) as rejected:
         Database(url)
     assert "geheim" not in str(rejected.value)
+
+
+async def test_the_error_of_a_statement_does_not_show_its_values(database: Database) -> None:
+    insert = text("INSERT INTO fleet.outbox (kind, payload) VALUES (:kind, 'no json')")
+
+    async def fail() -> None:
+        async with database.transaction() as connection:
+            await connection.execute(insert, {"kind": "planted-secret"})
+
+    with pytest.raises(DBAPIError) as failed:
+        await fail()
+    assert "planted-secret" not in str(failed.value)
 
 
 async def test_an_unreachable_database_is_reported_without_its_password() -> None:

@@ -51,6 +51,7 @@ class Database:
             max_overflow=0,
             pool_timeout=30,
             pool_pre_ping=True,
+            hide_parameters=True,  # an error with the values of its statement would put them into the log
             connect_args={"options": _SESSION, "application_name": "kapsa-fleet", "connect_timeout": 10},
         )
         self._clock: datetime | None = None
