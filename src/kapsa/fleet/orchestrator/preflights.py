@@ -68,8 +68,10 @@ class ClusterPreflights:
                 continue
             changes.append(crd_change(change.comparison))
             verdicts.append(change.verdict)
-            if change.comparison.blocked:
-                problems.append(_problem("CrdBlocked", f"{crd.name} drops a version that is still stored"))
+            blocked = [finding for finding in change.comparison.findings if finding.blocked]
+            problems += [
+                _problem("CrdBlocked", f"{crd.name}: {each.reason}; {each.remedy}") for each in blocked
+            ]
         return changes, verdicts, problems
 
 

@@ -2,7 +2,7 @@
 
 - `use_cases`: `Crds`, what the API calls.
 - `requests`: the requests, and their results.
-- `documents`: the checks of a CRD that a person stores.
+- `documents`: CRDs as JSON: the checks of one that a person stores, and the comparison of two.
 - `live_verdict`: the resources of a cluster against a new schema.
 - `cluster_changes`: the change that each cluster would see.
 """

@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
-from kapsa.fleet.domain.crds import CrdComparison, compare_crds, parse_crd, summarize
+from kapsa.fleet.domain.crds import CrdComparison, summarize
 from kapsa.fleet.domain.errors import InvalidInput
 from kapsa.fleet.domain.plans import CrdChange, LiveVerdict
+from kapsa.fleet.orchestrator.crds.documents import compare_documents
 from kapsa.fleet.orchestrator.crds.live_verdict import judge_resources, verdict_line
 from kapsa.fleet.orchestrator.crds.requests import ClusterCrdChange
 from kapsa.fleet.orchestrator.ports.crds import CrdOnCluster, LiveResources, ResourcesUnreadable
@@ -57,7 +58,7 @@ class ClusterChanges:
         if present is None:
             return None
         try:
-            comparison = compare_crds(parse_crd(present), parse_crd(definition))
+            comparison = await asyncio.to_thread(compare_documents, present, definition)
         except InvalidInput as error:
             raise ResourcesUnreadable(f"the CRD on the cluster cannot be compared: {error}") from error
         verdict = await judge_resources(definition, self._live.pages(cluster_id, present))

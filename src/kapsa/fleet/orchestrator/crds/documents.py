@@ -1,4 +1,4 @@
-"""Documents: the checks of a CRD that a person stores, before anything else reads it."""
+"""Documents: CRDs as JSON, checked before anything else reads them, and compared."""
 
 import hashlib
 from collections.abc import Mapping
@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from kapsa.fleet.domain.crds import CrdDefinition, parse_crd
+from kapsa.fleet.domain.crds import CrdComparison, CrdDefinition, compare_crds, parse_crd
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput
 from kapsa.fleet.domain.values import canonical_json
 from kapsa.schemas.crd_schema import validate_schema
 
-__all__ = ["LARGEST_DOCUMENT", "check_document", "document_digest"]
+__all__ = ["LARGEST_DOCUMENT", "check_document", "compare_documents", "document_digest"]
 
 LARGEST_DOCUMENT = 1536 * 1024
 """Bytes of JSON: more does not fit into etcd."""
@@ -39,6 +39,11 @@ def check_document(document: Mapping[str, Any]) -> CrdDefinition:
         raise _invalid("/definition/spec/versions", "must have exactly one version with storage: true")
     _check_schemas(document)
     return crd
+
+
+def compare_documents(old: Mapping[str, Any], new: Mapping[str, Any]) -> CrdComparison:
+    """Return the differences between two CRDs. Raises InvalidInput if one cannot be read."""
+    return compare_crds(parse_crd(old), parse_crd(new))
 
 
 def document_digest(document: Mapping[str, Any]) -> str:

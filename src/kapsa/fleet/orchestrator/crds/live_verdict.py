@@ -80,7 +80,7 @@ async def judge_resources(
 
     It is partial, with the reason, if the resources could not be read to the end.
     """
-    judge = ResourceJudge(definition, time.monotonic() + most_seconds)
+    judge = await asyncio.to_thread(ResourceJudge, definition, time.monotonic() + most_seconds)
     reason = ""
     try:
         async for page in pages:

@@ -1,5 +1,6 @@
 """The use cases of CRDs: store, list, validate, approve. Each write is audited in its own transaction."""
 
+import asyncio
 import hashlib
 import uuid
 from collections.abc import Sequence
@@ -11,15 +12,13 @@ from kapsa.fleet.domain.crds import (
     ChangeSeverity,
     CrdComparison,
     MigrationGuide,
-    compare_crds,
     guides_between,
-    parse_crd,
 )
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput, NotAllowed, StateConflict, UnknownObject
 from kapsa.fleet.domain.principals import Principal, Role
 from kapsa.fleet.domain.values import canonical_json
 from kapsa.fleet.orchestrator.crds.cluster_changes import ClusterChanges
-from kapsa.fleet.orchestrator.crds.documents import check_document, document_digest
+from kapsa.fleet.orchestrator.crds.documents import check_document, compare_documents, document_digest
 from kapsa.fleet.orchestrator.crds.requests import (
     ApproveCrd,
     ClusterCrdChange,
@@ -86,7 +85,8 @@ class Crds:
         """
         if not principal.has(Role.ADMIN, Role.OPERATOR):
             raise NotAllowed("CRDs are stored by the roles Operator and Admin")
-        crd = check_document(request.definition)
+        # Large documents take a moment, and other requests must not wait for it.
+        crd = await asyncio.to_thread(check_document, request.definition)
         async with self._transactions.transaction() as connection:
             operator_id = await self._version(connection, request.operator, request.version)
             if await self._repository.count(connection, operator_id, request.version) >= MOST_CRDS:
@@ -235,9 +235,8 @@ class Crds:
         definition = await self._definition(connection, target)
         comparison = CrdComparison(name, (), ())
         if base is not None:
-            comparison = compare_crds(
-                parse_crd(await self._definition(connection, base)), parse_crd(definition)
-            )
+            old = await self._definition(connection, base)
+            comparison = await asyncio.to_thread(compare_documents, old, definition)
         guides = [MigrationGuide(each.version, each.migration_guide) for each in revisions]
         way = guides_between(guides, base.version if base is not None else "", target.version)
         return _Step(target, definition, base, comparison, _digest(comparison, base, target), way)
