@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kapsa.adapters.errors import Refused, RenderFailed
-from kapsa.adapters.helm.renderer import RenderedChart, render_chart
+from kapsa.adapters.helm.renderer import RenderedChart, render_chart, render_manifest
 from kapsa.adapters.process.limited_process import ProcessLimits
 from tests.adapters.checkouts import RecordingServer, WriteCheckout
 
@@ -185,3 +185,32 @@ async def test_a_directory_without_a_chart_is_reported(checkout: WriteCheckout) 
     with pytest.raises(RenderFailed, match=r"no Chart\.yaml in 'other'") as error:
         await render_chart(directory, {}, release="app", namespace="team-app", limits=ProcessLimits())
     assert error.value.reason == "NoChart"
+
+
+async def test_the_output_of_helm_has_crds_and_hooks_and_sees_the_version_of_the_cluster(
+    checkout: WriteCheckout,
+) -> None:
+    files = {
+        "chart/Chart.yaml": CHART,
+        "chart/crds/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: from-crds}\n",
+        "chart/templates/a.yaml": CONFIG_MAP + "  version: {{ .Capabilities.KubeVersion.Version }}\n",
+        "chart/templates/b.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: hook, annotations: {helm.sh/hook: pre-install}}\n",
+    }
+    chart = checkout(files).root / "chart"
+    limits = ProcessLimits(seconds=30)
+    plain = await render_manifest(
+        chart, {}, release="app", namespace="team", limits=limits, kube_version="v1.30.2+x"
+    )
+    assert b"from-crds" not in plain
+    assert b"helm.sh/hook" in plain
+    assert b"version: v1.30.2+x" in plain
+    whole = await render_manifest(
+        chart, {}, release="app", namespace="team", limits=limits, kube_version="v1.30.2+x", include_crds=True
+    )
+    assert whole.endswith(plain)
+    assert b"from-crds" in whole
+    for version in ("--debug", "1", "v1.30; x"):
+        with pytest.raises(Refused, match="not a version of Kubernetes"):
+            await render_manifest(
+                chart, {}, release="app", namespace="team", limits=limits, kube_version=version
+            )

@@ -21,12 +21,13 @@ from kapsa.adapters.manifests.manifest import Manifest, display_name
 from kapsa.adapters.manifests.yaml_documents import load_documents, load_objects
 from kapsa.adapters.process.limited_process import ProcessLimits
 
-__all__ = ["RELEASE_LIMIT", "RenderedChart", "default_values", "render_chart"]
+__all__ = ["RELEASE_LIMIT", "RenderedChart", "default_values", "render_chart", "render_manifest"]
 
 RELEASE_LIMIT = 53
 """The longest name that helm accepts for a release."""
 _RELEASE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _HOOK = "helm.sh/hook"
+_KUBE_VERSION = re.compile(r"v?[0-9]{1,3}\.[0-9]{1,4}(\.[0-9]{1,4})?([-+][0-9A-Za-z.+-]{1,64})?")
 
 
 class RenderedChart(msgspec.Struct, frozen=True):
@@ -35,12 +36,25 @@ class RenderedChart(msgspec.Struct, frozen=True):
     objects: tuple[Manifest, ...]
     hooks: tuple[str, ...] = ()
     """Kind and name of each Helm hook. Hooks are left out: nothing runs them."""
-    hook_objects: tuple[Manifest, ...] = ()
     schema_checked: bool = True
     """False if the values were not validated, because a schema may refer to other files or servers."""
 
 
 async def render_chart(
+    chart: Path, values: Mapping[str, Any], *, release: str, namespace: str, limits: ProcessLimits
+) -> RenderedChart:
+    """Render the chart in a directory.
+
+    Raises `RenderFailed` with helm's own message when the chart does not render, and `Refused` when helm
+    would not accept the release name.
+    """
+    output, schema_checked = await _template(chart, values, release, namespace, limits, [])
+    # A large chart takes seconds to parse.
+    objects, hooks = _without_hooks(await asyncio.to_thread(load_objects, output, "the rendered chart"))
+    return RenderedChart(tuple(objects), tuple(hooks), schema_checked)
+
+
+async def render_manifest(
     chart: Path,
     values: Mapping[str, Any],
     *,
@@ -48,23 +62,21 @@ async def render_chart(
     namespace: str,
     limits: ProcessLimits,
     include_crds: bool = False,
-) -> RenderedChart:
-    """Render the chart in a directory. With `include_crds`, the files in `crds/` come first.
+    kube_version: str = "",
+) -> bytes:
+    """Render the chart in a directory, and return helm's own output, hooks included.
 
-    Raises `RenderFailed` with helm's own message when the chart does not render, and `Refused` when helm
-    would not accept the release name.
+    With `include_crds`, the files in `crds/` come first. `kube_version` is the version of the cluster that the
+    chart sees, by default that of helm.
+
+    Raises the errors of `render_chart`, and `Refused` when the version is not one.
     """
-    if len(release) > RELEASE_LIMIT or not _RELEASE.fullmatch(release):
-        raise Refused(f"{release!r} is not a valid name for a Helm release")
-    if not (chart / "Chart.yaml").is_file():
-        raise RenderFailed(f"there is no Chart.yaml in {chart.name!r}", reason="NoChart")
-    check_schema = await asyncio.to_thread(schemas_are_self_contained, chart)
     options = ["--include-crds"] if include_crds else []
-    if not check_schema:
-        options += ["--skip-schema-validation"]
-    output = await _template(chart, values, release, namespace, limits, options)
-    objects, hooks = _without_hooks(load_objects(output, "the rendered chart"))
-    return RenderedChart(tuple(objects), tuple(map(display_name, hooks)), tuple(hooks), check_schema)
+    if kube_version:
+        if not _KUBE_VERSION.fullmatch(kube_version):
+            raise Refused(f"{kube_version[:80]!r} is not a version of Kubernetes")
+        options.append(f"--kube-version={kube_version}")
+    return (await _template(chart, values, release, namespace, limits, options))[0]
 
 
 def default_values(chart: Path) -> dict[str, Any]:
@@ -84,13 +96,21 @@ async def _template(
     namespace: str,
     limits: ProcessLimits,
     options: list[str],
-) -> bytes:
-    arguments = ["template", release, str(chart), "--namespace", namespace]
+) -> tuple[bytes, bool]:
+    """Return the output of helm, and whether it has validated the values."""
+    if len(release) > RELEASE_LIMIT or not _RELEASE.fullmatch(release):
+        raise Refused(f"{release!r} is not a valid name for a Helm release")
+    if not (chart / "Chart.yaml").is_file():
+        raise RenderFailed(f"there is no Chart.yaml in {chart.name!r}", reason="NoChart")
+    check_schema = await asyncio.to_thread(schemas_are_self_contained, chart)
+    arguments = ["template", release, str(chart), "--namespace", namespace, *options]
     arguments += ["--dry-run=client", "--skip-tests", "--enable-dns=false", "--dependency-update=false"]
-    finished = await run_isolated_helm([*arguments, *options], values, limits)
+    if not check_schema:
+        arguments += ["--skip-schema-validation"]
+    finished = await run_isolated_helm(arguments, values, limits)
     if finished.code:
         raise RenderFailed(f"helm: {helm_message(finished.stderr, chart)}", hint=_hint(finished.stderr))
-    return finished.output
+    return finished.output, check_schema
 
 
 def _hint(stderr: str) -> str:
@@ -99,12 +119,12 @@ def _hint(stderr: str) -> str:
     return ""
 
 
-def _without_hooks(objects: list[Manifest]) -> tuple[list[Manifest], list[Manifest]]:
+def _without_hooks(objects: list[Manifest]) -> tuple[list[Manifest], list[str]]:
     kept, hooks = [], []
     for each in objects:
         annotations = each["metadata"].get("annotations")
         if isinstance(annotations, dict) and _HOOK in annotations:
-            hooks.append(each)
+            hooks.append(display_name(each))
         else:
             kept.append(each)
     return kept, hooks

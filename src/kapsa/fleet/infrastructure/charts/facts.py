@@ -19,13 +19,13 @@ _MOST_CRDS = 200
 
 
 class Renders(msgspec.Struct, frozen=True):
-    """Three renders of one chart with the same values, hooks included."""
+    """Renders of one chart with the same values, hooks included."""
 
-    first: Objects
-    again: Objects
-    """Under the same name of the release."""
+    objects: Objects
     renamed: Objects
     """Under another name of the release."""
+    deterministic: bool
+    """True if a second render under the same name is the same text."""
 
 
 def chart_crds(crds: Iterable[Mapping[str, Any]], rendered: Objects) -> tuple[ChartCrd, ...]:
@@ -49,13 +49,13 @@ def chart_crds(crds: Iterable[Mapping[str, Any]], rendered: Objects) -> tuple[Ch
 def chart_facts(metadata: ChartMetadata, crds: tuple[ChartCrd, ...], renders: Renders) -> ChartFacts:
     """Return the facts about a chart."""
     kinds = cluster_scoped_kinds(each.definition for each in crds)
-    scoped = _cluster_scoped(renders.first, kinds)
+    scoped = _cluster_scoped(renders.objects, kinds)
     return ChartFacts(
         crds_in_crds=tuple(each.name for each in crds if each.location == "crds"),
         crds_in_templates=tuple(each.name for each in crds if each.location == "templates"),
         cluster_scoped=tuple(sorted(scoped)),
-        webhooks=tuple(sorted({*_webhooks(renders.first), *_conversions(crds)})),
-        deterministic=renders.first == renders.again,
+        webhooks=tuple(sorted({*_webhooks(renders.objects), *_conversions(crds)})),
+        deterministic=renders.deterministic,
         names_follow_release=not (scoped & _cluster_scoped(renders.renamed, kinds)),
         kube_version=metadata.kube_version,
         app_version=metadata.app_version,

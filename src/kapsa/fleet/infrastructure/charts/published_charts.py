@@ -5,6 +5,7 @@ the reason, without secrets.
 """
 
 import asyncio
+import functools
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -14,28 +15,31 @@ from typing import Any
 
 from kapsa.adapters.errors import ExternalError, Refused
 from kapsa.adapters.helm.chart_archive import ArchiveLimits, ChartArchive, read_archive
+from kapsa.adapters.helm.chart_metadata import ChartMetadata
 from kapsa.adapters.helm.chart_repository import ChartRepository, RepositoryCredentials
 from kapsa.adapters.helm.linter import lint_chart
-from kapsa.adapters.helm.renderer import render_chart
+from kapsa.adapters.helm.renderer import render_chart, render_manifest
 from kapsa.adapters.http.client import HttpClient
-from kapsa.adapters.manifests.yaml_documents import load_objects
+from kapsa.adapters.manifests.yaml_documents import YamlLimits, load_objects
 from kapsa.adapters.oci.chart_artifact import chart_reference, chart_versions, pull_chart
 from kapsa.adapters.oci.credentials import RegistryCredentials
 from kapsa.adapters.oci.registry import ImageRegistry
 from kapsa.adapters.process.limited_process import ProcessLimits
 from kapsa.adapters.redaction import redact
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput
-from kapsa.fleet.domain.operators import ChartSource, HttpChart, OciChart, UploadedChart
+from kapsa.fleet.domain.operators import ChartFacts, ChartSource, HttpChart, OciChart, UploadedChart
 from kapsa.fleet.domain.values import merge_values
 from kapsa.fleet.domain.versions import is_prerelease, is_version, same_version, version_order
 from kapsa.fleet.infrastructure.charts.differences import differences
 from kapsa.fleet.infrastructure.charts.facts import Objects, Renders, chart_crds, chart_facts
 from kapsa.fleet.infrastructure.charts.scopes import is_crd
-from kapsa.fleet.orchestrator.ports.charts import InspectedChart, RepositoryLogin
+from kapsa.fleet.infrastructure.charts.value_texts import texts_in
+from kapsa.fleet.orchestrator.ports.charts import ChartCrd, InspectedChart, RepositoryLogin
 
 __all__ = ["PublishedCharts"]
 
 _RELEASES = ("kapsa-probe-one", "kapsa-probe-two")
+_RENDER_LIMITS = YamlLimits(bytes=24 * 1024 * 1024, nodes=1_000_000, documents=5000)
 _INSPECTIONS = 2
 """Inspections at the same time. Each runs helm five times, with 65 MB and half a second of CPU time."""
 
@@ -110,7 +114,7 @@ class PublishedCharts:
 
         Raises InvalidInput with the reason if it is hostile, malformed, or another chart.
         """
-        secrets = tuple(_texts(secret_values))
+        secrets = tuple(texts_in(secret_values))
         async with self._slots:
             with _invalid("/archive", ()):
                 archive = await asyncio.to_thread(read_archive, content, self._limits)
@@ -127,7 +131,7 @@ class PublishedCharts:
         Raises InvalidInput if it does not render.
         """
         async with self._slots:
-            with _invalid("/operator", tuple(_texts(values))), tempfile.TemporaryDirectory() as private:
+            with _invalid("/operator", tuple(texts_in(values))), tempfile.TemporaryDirectory() as private:
                 archive = await asyncio.to_thread(read_archive, content, self._limits)
                 directory = await asyncio.to_thread(archive.unpack, Path(private))
                 rendered = await render_chart(
@@ -141,35 +145,35 @@ class PublishedCharts:
     ) -> InspectedChart:
         limits = self._process_limits
         warnings = await lint_chart(directory, values, namespace=namespace, limits=limits)
-        first, again, renamed = [
-            await self._render(directory, values, release, namespace)
-            for release in (_RELEASES[0], _RELEASES[0], _RELEASES[1])
-        ]
-        complete = await self._render(directory, values, _RELEASES[0], namespace, include_crds=True)
-        crds = chart_crds(_crds_of_folder(complete, first), first)
-        facts = chart_facts(archive.metadata, crds, Renders(first, again, renamed))
+        render = functools.partial(render_manifest, directory, values, namespace=namespace, limits=limits)
+        first = await render(release=_RELEASES[0])
+        again = await render(release=_RELEASES[0])
+        renamed = await render(release=_RELEASES[1])
+        complete = await render(release=_RELEASES[0], include_crds=True)
+        # Parsing megabytes of CRDs takes seconds: not on the event loop.
+        crds, facts = await asyncio.to_thread(
+            _learn, archive.metadata, first, renamed, complete, deterministic=first == again
+        )
         return InspectedChart(
             archive.content, archive.digest, archive.metadata.version, facts, crds, warnings
         )
 
-    async def _render(
-        self,
-        directory: Path,
-        values: Mapping[str, Any],
-        release: str,
-        namespace: str,
-        *,
-        include_crds: bool = False,
-    ) -> Objects:
-        rendered = await render_chart(
-            directory,
-            values,
-            release=release,
-            namespace=namespace,
-            limits=self._process_limits,
-            include_crds=include_crds,
-        )
-        return (*rendered.objects, *rendered.hook_objects)
+
+def _learn(
+    metadata: ChartMetadata, first: bytes, renamed: bytes, complete: bytes, *, deterministic: bool
+) -> tuple[tuple[ChartCrd, ...], ChartFacts]:
+    objects = _objects(first)
+    renders = Renders(objects, _objects(renamed), deterministic)
+    if complete.endswith(first):  # helm prints the files of crds/ first
+        folder = [each for each in _objects(complete[: len(complete) - len(first)]) if is_crd(each)]
+    else:
+        folder = _crds_of_folder(_objects(complete), objects)
+    crds = chart_crds(folder, objects)
+    return crds, chart_facts(metadata, crds, renders)
+
+
+def _objects(manifest: bytes) -> Objects:
+    return tuple(load_objects(manifest, "the rendered chart", _RENDER_LIMITS))
 
 
 @contextmanager
@@ -225,15 +229,3 @@ def _crds_of_folder(complete: Objects, rendered: Objects) -> list[dict[str, Any]
             else:
                 folder.append(each)
     return folder
-
-
-def _texts(values: Any) -> Iterator[str]:
-    """Yield the texts in values."""
-    if isinstance(values, Mapping):
-        for value in values.values():
-            yield from _texts(value)
-    elif isinstance(values, list):
-        for value in values:
-            yield from _texts(value)
-    elif isinstance(values, str):
-        yield values

@@ -4,13 +4,13 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-import yaml
-
 from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.helm.chart_archive import read_archive
-from kapsa.adapters.helm.renderer import render_chart
+from kapsa.adapters.helm.renderer import render_manifest
 from kapsa.adapters.process.limited_process import ProcessLimits
+from kapsa.adapters.redaction import redact
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput
+from kapsa.fleet.infrastructure.charts.value_texts import texts_in
 from kapsa.fleet.orchestrator.ports.operators import OperatorRepository
 from kapsa.fleet.orchestrator.ports.plan_sources import ChartRenderRequest
 from kapsa.fleet.orchestrator.ports.transactions import Transactions
@@ -33,8 +33,8 @@ class StoredChartRenderer:
     async def render(self, request: ChartRenderRequest) -> bytes:
         """Return the manifest, hooks included.
 
-        Raises InvalidInput if the chart does not render with these values. The message has no values: helm's own
-        may quote secret ones.
+        Raises InvalidInput if the chart does not render with these values. Helm may quote values, which
+        the message hides.
         """
         async with self._transactions.transaction() as connection:
             content = await self._operators.archive(connection, request.chart_digest)
@@ -45,15 +45,15 @@ class StoredChartRenderer:
                 archive = await asyncio.to_thread(read_archive, content)
                 directory = await asyncio.to_thread(archive.unpack, Path(private))
                 try:
-                    rendered = await render_chart(
+                    return await render_manifest(
                         directory,
                         request.values,
                         release=request.release.name,
                         namespace=request.release.namespace,
                         limits=self._limits,
+                        kube_version=request.kubernetes_version,
                     )
                 except ExternalError as error:
-                    message = f"the chart does not render with these values ({type(error).__name__})"
+                    reason = redact(str(error), texts_in(request.values))
+                    message = f"the chart does not render with these values: {reason}"
                     raise InvalidInput(message, InvalidField("/values", message)) from None
-        objects = [*rendered.objects, *rendered.hook_objects]
-        return yaml.safe_dump_all(objects, sort_keys=False).encode()

@@ -1,0 +1,60 @@
+"""Charts that are kept by digest, rendered for a cluster."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import pytest
+
+from kapsa.adapters.helm.chart_archive import read_archive
+from kapsa.fleet.domain.errors import InvalidInput
+from kapsa.fleet.domain.operators import ChartFacts, ManagedOperator, OperatorVersion, UploadedChart
+from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.infrastructure.charts.release_renderer import StoredChartRenderer
+from kapsa.fleet.infrastructure.postgres.database import Database
+from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
+from kapsa.fleet.orchestrator.ports.plan_sources import ChartRenderRequest
+from tests.fleet.charts import operator_chart
+
+PASSWORD = "hunter2-very-secret"
+RELEASE = ReleaseRef("widget", "widgets")
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+async def store(database: Database, files: Mapping[str, str | bytes]) -> str:
+    """Store a version of an operator. Return the digest of its chart."""
+    content = operator_chart("1.0.0", files)
+    digest = read_archive(content).digest
+    operator = ManagedOperator(uuid.uuid4(), "widget", "widgets", UploadedChart("widget"), {}, {}, NOW, "ada")
+    version = OperatorVersion(operator.id, "1.0.0", digest, ChartFacts(), NOW, "ada")
+    async with database.transaction() as connection:
+        assert await PostgresOperators().insert(connection, operator)
+        assert await PostgresOperators().insert_version(connection, version, content, ())
+    return digest
+
+
+async def test_a_stored_chart_is_rendered_with_values_and_the_version_of_the_cluster(
+    database: Database,
+) -> None:
+    capabilities = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: v}\ndata: {v: {{ .Capabilities.KubeVersion.Version }}}\n"
+    digest = await store(database, {"templates/version.yaml": capabilities})
+    renderer = StoredChartRenderer(database, PostgresOperators())
+    request = ChartRenderRequest(digest, RELEASE, {"replicas": 7}, "v1.34.5-eks-036c24b")
+    manifest = await renderer.render(request)
+    assert b'replicas: "7"' in manifest
+    assert b"v1.34.5-eks-036c24b" in manifest
+    assert b"CustomResourceDefinition" not in manifest
+    assert await renderer.render(request) == manifest
+
+
+async def test_a_chart_that_does_not_render_is_refused_without_its_values(database: Database) -> None:
+    template = '{{ if .Values.password }}{{ fail (printf "bad password %s" .Values.password) }}{{ end }}'
+    digest = await store(database, {"templates/bad.yaml": template})
+    renderer = StoredChartRenderer(database, PostgresOperators())
+    with pytest.raises(InvalidInput, match="bad password") as error:
+        await renderer.render(ChartRenderRequest(digest, RELEASE, {"password": PASSWORD}, ""))
+    assert PASSWORD not in str(error.value) + error.value.fields[0].message
+    with pytest.raises(InvalidInput, match="not stored"):
+        await renderer.render(ChartRenderRequest("sha256:" + "0" * 64, RELEASE, {}, ""))
