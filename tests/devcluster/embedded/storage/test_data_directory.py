@@ -287,3 +287,10 @@ async def test_nothing_acknowledged_is_lost_when_the_process_is_killed(tmp_path:
         names = (await Api(cluster.server).get(CONFIGMAPS)).names
     assert names[: last + 1] == [f"c{number:06}" for number in range(last + 1)]
     assert len(names) <= last + 2
+
+
+async def test_only_the_owner_can_read_the_objects_in_a_directory_that_others_can_read(tmp_path: Path):
+    tmp_path.chmod(0o755)
+    async with cluster_in(tmp_path) as cluster:
+        await Api(cluster.server).configmap("one")
+        assert (tmp_path / "journal").stat().st_mode & 0o077 == 0

@@ -168,7 +168,8 @@ class Journal:
         """Replace the file by one with the current objects only."""
         assert self._store is not None
         partial = self._path.with_suffix(".new")
-        with partial.open("wb") as file:
+        # The objects include Secrets, and the directory may be readable for others.
+        with open(partial, "wb", opener=_private) as file:
             file.writelines(_whole(self._store))
             file.flush()
             os.fsync(file.fileno())
@@ -191,6 +192,11 @@ class Journal:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that only its owner may read."""
+    return os.open(path, flags, 0o600)
 
 
 def _frame(record: _Record) -> bytes:
