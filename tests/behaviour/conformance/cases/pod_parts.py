@@ -1,4 +1,4 @@
-"""Parts of pods with endpoints of their own, which change nothing else; and templates of pods that are stored alone."""
+"""Changes of pods: by updates, bindings and the endpoints of a part; and pod templates that are stored alone."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ ONE = f"{PODS}/one"
 EPHEMERAL = f"{ONE}/ephemeralcontainers"
 RESIZE = f"{ONE}/resize"
 TEMPLATES = "/api/v1/namespaces/{ns}/podtemplates"
+BINDINGS_PATH = "/api/v1/namespaces/{ns}/bindings"
 APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/main"
 DEBUGGER = {"name": "debugger", "image": "example.com/debugger:1"}
 ONE_CORE = {"requests": {"cpu": "1"}}
@@ -47,6 +48,10 @@ def resize(**resources: Any) -> Call:
 
 def debug(**fields: Any) -> Call:
     return strategic(EPHEMERAL, {"spec": {"ephemeralContainers": [{**DEBUGGER, **fields}]}})
+
+
+def bind(target: dict[str, str], **metadata: Any) -> Call:
+    return post(f"{ONE}/binding", {"metadata": {"name": "one", **metadata}, "target": target})
 
 
 def resized(name: str, resources: Any, *calls: Call) -> Case:
@@ -166,4 +171,71 @@ STORED_TEMPLATES = [
     ),
 ]
 
-CASES = [*RESIZES, *EPHEMERAL_CONTAINERS, *ANNOTATIONS, *STORED_TEMPLATES]
+UPDATES = [
+    case(
+        "an image is required, and has no spaces around it",
+        post(PODS, pod()),
+        *(
+            strategic(ONE, {"spec": {"containers": [{"name": "main", "image": image}]}})
+            for image in ("", " a", "a ")
+        ),
+        post(PODS, pod("two", containers=[{"name": "main", "image": " a"}])),
+        get(ONE),
+    ),
+    case(
+        "a deadline that is not valid",
+        post(PODS, pod()),
+        *(merge(ONE, {"spec": {"activeDeadlineSeconds": seconds}}) for seconds in (-1, 0, 5, 6, None, 4)),
+    ),
+    case(
+        "the tolerations of lost nodes come back",
+        post(PODS, pod()),
+        merge(ONE, {"spec": {"tolerations": [{"key": "a", "operator": "Exists"}]}}),
+        merge(ONE, {"spec": {"tolerations": []}}),
+    ),
+    case(
+        "scheduling gates are only removed",
+        post(PODS, pod(schedulingGates=[{"name": "example.com/a"}, {"name": "example.com/b"}])),
+        merge(ONE, {"spec": {"schedulingGates": [{"name": "example.com/a"}, {"name": "example.com/c"}]}}),
+        merge(ONE, {"spec": {"schedulingGates": [{"name": "example.com/a"}]}}),
+        merge(ONE, {"spec": {"nodeSelector": {"a": "b"}}}),
+        merge(ONE, {"spec": {"nodeSelector": {"a": "c"}}}),
+        bind({"name": "node"}),
+        merge(ONE, {"spec": {"schedulingGates": []}}),
+        merge(ONE, {"spec": {"schedulingGates": [{"name": "example.com/a"}]}}),
+        bind({"name": "node"}),
+    ),
+    case(
+        "a pod with scheduling gates has no node",
+        post(PODS, pod(schedulingGates=[{"name": "example.com/a"}], nodeName="node")),
+    ),
+]
+
+BINDINGS = [
+    case(
+        "a binding that is not valid",
+        post(PODS, pod()),
+        bind({}),
+        bind({"kind": "Pod", "name": "node"}),
+        bind({"name": "node"}, name="two"),
+        bind({"name": "node"}, uid="another"),
+        get(ONE),
+    ),
+    case(
+        "a binding with labels and annotations",
+        post(PODS, pod()),
+        bind({"kind": "Node", "name": "node"}, labels={"a": "b"}, annotations={"c": "d"}),
+        get(ONE),
+    ),
+    case(
+        "a binding at the path of bindings",
+        post(PODS, pod()),
+        post(BINDINGS_PATH, {"metadata": {"name": "one"}, "target": {"name": "node"}}, "dryRun=All"),
+        post(BINDINGS_PATH, {"metadata": {"name": "one"}, "target": {"name": "node"}}),
+        post(BINDINGS_PATH, {"metadata": {"name": "one"}, "target": {"name": "other"}}),
+        post(BINDINGS_PATH, {"metadata": {"name": "none"}, "target": {"name": "node"}}),
+        get(ONE),
+    ),
+]
+
+CASES = [*RESIZES, *EPHEMERAL_CONTAINERS, *ANNOTATIONS, *STORED_TEMPLATES, *UPDATES, *BINDINGS]

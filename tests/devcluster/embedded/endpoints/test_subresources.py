@@ -6,10 +6,10 @@ import pytest
 import pytest_asyncio
 
 from kapsa.devcluster.embedded.server import Server
-from tests.devcluster.embedded.api import CRDS, PODS, WIDGET_DEFINITION, WIDGETS, Api
+from tests.devcluster.embedded.api import CRDS, PODS, WIDGET_DEFINITION, WIDGETS, Api, Object
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
-POD = {
+POD: Object = {
     "metadata": {"name": "one", "labels": {"app": "web"}},
     "spec": {"containers": [{"name": "c", "image": "i"}]},
 }
@@ -181,3 +181,47 @@ async def test_a_resize_keeps_to_the_rules_of_amounts_and_to_the_quality_of_serv
     containers = [{"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}]
     answer = await api.merge(f"{PODS}/one/resize", {"spec": {"containers": containers}})
     assert answer.status == 422
+
+
+async def test_a_pod_is_bound_at_the_path_of_bindings_too(api: Api):
+    await api.post(PODS, POD)
+    binding = {"metadata": {"name": "one", "labels": {"zone": "a"}}, "target": {"name": "node"}}
+    answer = await api.post("/api/v1/namespaces/default/bindings", binding)
+    assert answer.status == 201
+    pod = await api.get(f"{PODS}/one")
+    assert pod.body["spec"]["nodeName"] == "node"
+    assert pod.meta["labels"] == {"app": "web", "zone": "a"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "target", "status"),
+    [
+        ({"name": "two"}, {"name": "node"}, 400),
+        ({"name": "one", "uid": "another"}, {"name": "node"}, 409),
+        ({"name": "one"}, {"name": "node", "kind": "Pod"}, 500),
+    ],
+)
+async def test_a_binding_that_is_not_for_the_pod_assigns_no_node(
+    api: Api, metadata: dict[str, str], target: dict[str, str], status: int
+):
+    await api.post(PODS, POD)
+    answer = await api.post(f"{PODS}/one/binding", {"metadata": metadata, "target": target})
+    assert answer.status == status
+    assert "nodeName" not in (await api.get(f"{PODS}/one")).body["spec"]
+
+
+async def test_a_pod_with_scheduling_gates_gets_no_node(api: Api):
+    await api.post(PODS, {**POD, "spec": {**POD["spec"], "schedulingGates": [{"name": "example.com/a"}]}})
+    binding = {"metadata": {"name": "one"}, "target": {"name": "node"}}
+    assert (await api.post(f"{PODS}/one/binding", binding)).status == 409
+    added = {"spec": {"schedulingGates": [{"name": "example.com/b"}]}}
+    assert (await api.merge(f"{PODS}/one", added)).status == 422
+    await api.merge(f"{PODS}/one", {"spec": {"schedulingGates": []}})
+    assert (await api.post(f"{PODS}/one/binding", binding)).status == 201
+
+
+async def test_an_update_cannot_take_the_image_of_a_container_away(api: Api):
+    await api.post(PODS, POD)
+    answer = await api.merge(f"{PODS}/one", {"spec": {"containers": [{"name": "c", "image": ""}]}})
+    assert answer.status == 422
+    assert "spec.containers[0].image: Required value" in answer.message

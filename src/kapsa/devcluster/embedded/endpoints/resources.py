@@ -103,6 +103,8 @@ class ResourceEndpoints:
             verb in ("create", "update", "patch") and bool(route.name) is (verb == "create")
         ):
             raise errors.method_not_allowed()
+        if (info.group, info.resource) == ("", "bindings"):
+            return await subresources.bind_named(request)
         match verb:
             case "get":
                 return await _get(request)

@@ -28,9 +28,10 @@ from kapsa.devcluster.embedded.verbs.decoder import cannot_decode
 from kapsa.devcluster.embedded.verbs.writes import Transform
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.exchange import Reply
+from kapsa.schemas.field_errors import aggregate, not_supported, required
 from kapsa.schemas.schema import Schema
 
-__all__ = ["LogReader", "serve"]
+__all__ = ["LogReader", "bind_named", "serve"]
 
 Object = dict[str, Any]
 
@@ -164,14 +165,31 @@ async def _evict(request: ResourceRequest) -> Reply:
 
 
 async def _bind(request: ResourceRequest) -> Reply:
+    """Assign the pod of the path to the node of a binding."""
     posted = _posted(request, BINDING)
-    node = (posted.get("target") or {}).get("name", "")
-    if not node:
-        raise errors.StatusError(500, "", "target.name: Required value")
+    metadata, target = posted.get("metadata") or {}, posted.get("target") or {}
+    if metadata.get("name") != request.route.name:
+        raise errors.bad_request("name in URL does not match name in Binding object")
+    problems = []
+    if target.get("kind") not in (None, "", "Node"):
+        problems.append(not_supported("target.kind", target["kind"], ["Node", "<empty>"]))
+    if not target.get("name"):
+        problems.append(required("target.name"))
+    if problems:
+        raise errors.StatusError(500, "", aggregate(problems))
     form = negotiate(request.request)
     parameters = write_parameters(request.request, WriteMethod.CREATE)
-    await bindings.bind(request.backend, request.write(WriteMethod.UPDATE, parameters), node)
+    write = request.write(WriteMethod.UPDATE, parameters)
+    await bindings.bind(request.backend, write, target["name"], metadata)
     return reply_document(201, _SUCCESS, form)
+
+
+async def bind_named(request: ResourceRequest) -> Reply:
+    """Assign the pod that a binding names: bindings have a path of their own, too, and are never stored."""
+    name = (_posted(request, BINDING).get("metadata") or {}).get("name") or ""
+    pods = request.backend.registry.get("", "v1", "pods")
+    route = msgspec.structs.replace(request.route, resource="pods", name=name, subresource="binding")
+    return await _bind(ResourceRequest(request.backend, request.request, route, pods, frozen=request.frozen))
 
 
 _SUCCESS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}

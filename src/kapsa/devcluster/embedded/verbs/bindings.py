@@ -16,19 +16,23 @@ __all__ = ["bind"]
 Object = dict[str, Any]
 
 
-async def bind(backend: Backend, write: WriteRequest, node: str) -> Stored:
-    """Assign a pod to a node; `write` is of the binding subresource.
+async def bind(backend: Backend, write: WriteRequest, node: str, metadata: Object | None = None) -> Stored:
+    """Assign a pod to a node, with the labels and annotations of the binding; `write` is of the subresource.
 
-    Raises StatusError 404 when the pod does not exist, 409 when it has a node.
+    Raises StatusError 404 when the pod does not exist, 409 when it has a node, is not ready for one, or is not
+    the one that the binding's metadata names.
     """
+    given = metadata or {}
 
     def assign(live: Object | None) -> Object:
         if live is None:
             raise errors.not_found(write.info, write.name)
-        current = live["spec"].get("nodeName")
-        if current:
-            why = f"pod {write.name} is already assigned to node {quote(current)}"
-            raise errors.conflict(write.info, write.name, why, path="pods/binding")
+        _check_preconditions(write, live["metadata"], given)
+        if problem := _problem(live):
+            raise errors.conflict(write.info, write.name, f"pod {write.name} {problem}", path="pods/binding")
+        for field in ("labels", "annotations"):
+            if given.get(field):
+                live["metadata"][field] = (live["metadata"].get(field) or {}) | given[field]
         live["spec"]["nodeName"] = node
         scheduled = {
             "type": "PodScheduled",
@@ -42,3 +46,23 @@ async def bind(backend: Backend, write: WriteRequest, node: str) -> Stored:
         return live
 
     return (await writes.update(backend, write, assign)).stored
+
+
+def _problem(pod: Object) -> str:
+    """Return why a pod cannot get a node, or an empty string."""
+    if pod["metadata"].get("deletionTimestamp"):
+        return "is being deleted, cannot be assigned to a host"
+    if current := pod["spec"].get("nodeName"):
+        return f"is already assigned to node {quote(current)}"
+    return "has non-empty .spec.schedulingGates" if pod["spec"].get("schedulingGates") else ""
+
+
+def _check_preconditions(write: WriteRequest, live: Object, given: Object) -> None:
+    for field, title in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        if given.get(field) and given[field] != live[field]:
+            why = (
+                f"StorageError: invalid object, Code: 4, Key: /registry/pods/{write.key}, ResourceVersion: 0, "
+                f"AdditionalErrorMsg: Precondition failed: {title} in precondition: {given[field]}, "
+                f"{title} in object meta: {live[field]}"
+            )
+            raise errors.conflict(write.info, write.name, why)

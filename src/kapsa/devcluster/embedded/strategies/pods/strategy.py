@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
 from kapsa.devcluster.embedded.strategies.pods import validation
 from kapsa.devcluster.embedded.strategies.pods.app_armor import PREFIX, validate_annotations
-from kapsa.devcluster.embedded.strategies.pods.defaults import containers, default_pod, default_pod_spec
+from kapsa.devcluster.embedded.strategies.pods.defaults import default_pod, default_pod_spec
 from kapsa.devcluster.embedded.strategies.pods.parts import PART_CHECKS, keep_all_but_part
 from kapsa.devcluster.embedded.strategies.pods.quality import quality_of_service
+from kapsa.devcluster.embedded.strategies.pods.updates import validate_spec_update
 from kapsa.devcluster.embedded.strategies.pods.warnings import name_warnings, pod_spec_warnings
 from kapsa.schemas.field_errors import FieldError, forbidden, invalid
 
@@ -46,7 +46,6 @@ class PodStrategy(BuiltInStrategy):
                     "type": "PodScheduled",
                     "status": "False",
                     "lastProbeTime": None,
-                    "lastTransitionTime": obj["metadata"].get("creationTimestamp"),
                     "reason": "SchedulingGated",
                     "message": "Scheduling is blocked due to non-empty scheduling gates",
                 }
@@ -57,6 +56,13 @@ class PodStrategy(BuiltInStrategy):
         super().prepare_for_create(obj)
         # Admission may have set requests and limits.
         obj["status"]["qosClass"] = quality_of_service(obj["spec"])
+        for condition in obj["status"].get("conditions") or ():
+            condition["lastTransitionTime"] = obj["metadata"]["creationTimestamp"]
+
+    def prepare_for_update(self, obj: Object, old: Object) -> None:
+        super().prepare_for_update(obj, old)
+        # The plugin that sets them on creation also restores them.
+        _default_tolerations(obj["spec"])
 
     def prepare_for_status(self, obj: Object, old: Object) -> None:
         status, before = obj.setdefault("status", {}), old.get("status") or {}
@@ -78,18 +84,21 @@ class PodStrategy(BuiltInStrategy):
         if _MIRROR in annotations and not obj["spec"].get("nodeName"):
             detail = "must set spec.nodeName if mirror pod annotation is set"
             errors.append(invalid(f"metadata.annotations[{_MIRROR}]", annotations[_MIRROR], detail))
-        return errors + validation.validate_pod_spec(obj["spec"], "spec")
+        errors += validation.validate_pod_spec(obj["spec"], "spec")
+        return errors + validation.validate_images(obj["spec"], "spec")
 
     def validate_create(self, obj: Object) -> list[FieldError]:
         errors = [*validate_annotations(obj), *self.validate(obj)]
         if obj["spec"].get("ephemeralContainers"):
             errors.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
+        if obj["spec"].get("nodeName") and obj["spec"].get("schedulingGates"):
+            detail = "cannot be set until all schedulingGates have been cleared"
+            errors.append(forbidden("spec.nodeName", detail))
         return errors
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        # Immutable fields were validated on creation.
-        annotations = _fixed_annotations_changed(obj, old)
-        return annotations + _only_mutable_fields_changed(obj["spec"], old["spec"])
+        errors = self.validate(obj) + _fixed_annotations_changed(obj, old)
+        return errors + validate_spec_update(obj["spec"], old["spec"])
 
     def prepare_for_part(self, subresource: str, obj: Object, old: Object) -> None:
         keep_all_but_part(subresource, obj, old)
@@ -142,45 +151,3 @@ def _fixed_annotations_changed(obj: Object, old: Object) -> list[FieldError]:
             action = "remove or update" if key in before else "add"
             errors.append(forbidden(f"metadata.annotations[{key}]", f"may not {action} {kind}"))
     return errors
-
-
-_MUTABLE_DETAIL = (
-    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
-    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
-    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
-)
-
-
-def _only_mutable_fields_changed(spec: Object, old: Object) -> list[FieldError]:
-    errors = []
-    if len(spec.get("containers") or ()) != len(old.get("containers") or ()):
-        return [forbidden("spec.containers", "pod updates may not add or remove containers")]
-    if len(spec.get("initContainers") or ()) != len(old.get("initContainers") or ()):
-        return [forbidden("spec.initContainers", "pod updates may not add or remove containers")]
-    deadline, before = spec.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds")
-    if before is not None and (deadline is None or deadline > before):
-        shown = deadline if deadline is not None else None
-        detail = "must be less than or equal to previous value"
-        if deadline is None:
-            detail = "must not update from a positive integer to nil value"
-        errors.append(invalid("spec.activeDeadlineSeconds", shown, detail))
-    missing = [t for t in old.get("tolerations") or () if t not in (spec.get("tolerations") or ())]
-    if missing:
-        detail = "existing toleration can not be modified except its tolerationSeconds"
-        loose = [
-            {k: v for k, v in t.items() if k != "tolerationSeconds"} for t in spec.get("tolerations") or ()
-        ]
-        if any({k: v for k, v in t.items() if k != "tolerationSeconds"} not in loose for t in missing):
-            errors.append(forbidden("spec.tolerations", detail))
-    if errors:
-        return errors
-    same = copy.deepcopy(spec)
-    for field in ("activeDeadlineSeconds", "tolerations", "schedulingGates"):
-        same.pop(field, None)
-        if field in old:
-            same[field] = old[field]
-    for container, previous in zip(containers(same), containers(old), strict=False):
-        container["image"] = previous.get("image")
-    if same != old:
-        return [forbidden("spec", _MUTABLE_DETAIL)]
-    return []

@@ -86,6 +86,18 @@ def _ephemeral_containers(spec: Object, path: str, volumes: set[str], taken: set
     return errors
 
 
+def validate_images(spec: Object, path: str) -> list[FieldError]:
+    """Return the errors in the images of a pod that a pod template may have."""
+    errors: list[FieldError] = []
+    for group in ("containers", "initContainers", "ephemeralContainers"):
+        for index, container in enumerate(spec.get(group) or ()):
+            image = container.get("image") or ""
+            if image != image.strip():
+                detail = "must not have leading or trailing whitespace"
+                errors.append(invalid(f"{path}.{group}[{index}].image", image, detail))
+    return errors
+
+
 def validate_template(template: Object, path: str) -> list[FieldError]:
     """Return the errors in a pod template."""
     metadata = template.get("metadata") or {}
