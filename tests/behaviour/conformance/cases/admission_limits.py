@@ -270,4 +270,61 @@ OTHERS = [
     ),
 ]
 
-CASES = [*DEFAULTS, *BOUNDS, *PRIORITIES, *ACCOUNTS_OF_PODS, *OTHERS]
+INVALID = [
+    case(f"a limit range {what}", *(limits(*items) for items in ranges))
+    for what, ranges in (
+        (
+            "of a type that does not exist",
+            (({},), ({"type": "container"},), ({"type": "Pods", "max": {"cpu": "1"}},)),
+        ),
+        ("with a type twice", (({"type": "Container"}, {"type": "Container"}),)),
+        (
+            "of resources that do not exist",
+            (
+                ({"type": "Container", "max": {"cpus": "1"}},),
+                ({"type": "Container", "max": {"pods": "1"}},),
+                ({"type": "Container", "max": {"example.com/x!": "1"}},),
+                ({"type": "example.com/Thing", "max": {"cpus": "1"}},),
+            ),
+        ),
+        (
+            "with amounts that contradict each other",
+            (
+                ({"type": "Container", "min": {"cpu": "2"}, "max": {"cpu": "1"}},),
+                ({"type": "Container", "defaultRequest": {"cpu": "3"}, "max": {"cpu": "2"}},),
+                ({"type": "Container", "default": {"cpu": "1"}, "min": {"cpu": "2"}},),
+                (
+                    {
+                        "type": "Container",
+                        "default": {"example.com/gpu": "2"},
+                        "defaultRequest": {"example.com/gpu": "1"},
+                    },
+                ),
+            ),
+        ),
+        (
+            "with a ratio that nothing can have",
+            (
+                ({"type": "Container", "maxLimitRequestRatio": {"cpu": "500m"}},),
+                (
+                    {
+                        "type": "Container",
+                        "min": {"cpu": "1"},
+                        "max": {"cpu": "2"},
+                        "maxLimitRequestRatio": {"cpu": "3"},
+                    },
+                ),
+            ),
+        ),
+        (
+            "of pods with defaults",
+            (({"type": "Pod", "default": {"cpu": "1"}, "defaultRequest": {"cpu": "1"}},),),
+        ),
+        (
+            "of claims without storage",
+            (({"type": "PersistentVolumeClaim"},), ({"type": "PersistentVolumeClaim", "max": {"cpu": "1"}},)),
+        ),
+    )
+]
+
+CASES = [*DEFAULTS, *BOUNDS, *PRIORITIES, *ACCOUNTS_OF_PODS, *OTHERS, *INVALID]

@@ -288,4 +288,46 @@ SERVICES_AND_CLAIMS = [
     ),
 ]
 
-CASES = [*COUNTS, *PODS_AND_AMOUNTS, *SERVICES_AND_CLAIMS]
+
+def scoped(*scopes: str, **hard: str) -> Call:
+    return post(
+        QUOTAS, {"metadata": {"name": "one"}, "spec": {"hard": hard, "scopes": list(scopes)}}, "dryRun=All"
+    )
+
+
+def selected(*expressions: tuple[str, str, list[str] | None], resource: str = "pods") -> Call:
+    matched = [
+        {"scopeName": scope, "operator": operator, **({"values": values} if values else {})}
+        for scope, operator, values in expressions
+    ]
+    spec = {"hard": {resource: "1"}, "scopeSelector": {"matchExpressions": matched}}
+    return post(QUOTAS, {"metadata": {"name": "one"}, "spec": spec}, "dryRun=All")
+
+
+SCOPES = [
+    case("a quota with a scope that does not exist", scoped("BestEfforts", pods="1"), scoped("", pods="1")),
+    case(
+        "a quota with a scope that its resources cannot have",
+        scoped("BestEffort", cpu="1"),
+        scoped("Terminating", services="1", pods="1"),
+        scoped("VolumeAttributesClass", pods="1"),
+        scoped("VolumeAttributesClass", persistentvolumeclaims="1"),
+    ),
+    case(
+        "a quota with opposite scopes",
+        scoped("BestEffort", "NotBestEffort", pods="1"),
+        scoped("Terminating", "NotTerminating", pods="1"),
+        selected(("BestEffort", "Exists", None), ("NotBestEffort", "Exists", None)),
+    ),
+    case(
+        "a scope selector that is not valid",
+        selected(("BestEfforts", "Exists", None)),
+        selected(("BestEffort", "In", ["a"])),
+        selected(("PriorityClass", "In", None)),
+        selected(("PriorityClass", "Exists", ["a"])),
+        selected(("PriorityClass", "Equals", ["a"])),
+        selected(("PriorityClass", "Exists", None), resource="services"),
+    ),
+]
+
+CASES = [*COUNTS, *PODS_AND_AMOUNTS, *SERVICES_AND_CLAIMS, *SCOPES]

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from kapsa.devcluster.embedded.kinds import names
 from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
+from kapsa.devcluster.embedded.strategies.policy.limit_range_validation import validate_limits
+from kapsa.devcluster.embedded.strategies.policy.quota_names import (
+    COUNTED_RESOURCES,
+    QUOTA_RESOURCES,
+    STANDARD_RESOURCES,
+)
+from kapsa.devcluster.embedded.strategies.policy.quota_scopes import validate_scopes
 from kapsa.schemas.field_errors import FieldError, invalid
 from kapsa.schemas.quantities import canonical, parse
 
@@ -21,22 +28,8 @@ class LimitRangeStrategy(BuiltInStrategy):
                     if amounts:
                         item[field] = amounts
 
-
-_COMPUTE = ("cpu", "memory", "ephemeral-storage")
-_COUNTED = (
-    "pods",
-    "resourcequotas",
-    "services",
-    "replicationcontrollers",
-    "secrets",
-    "persistentvolumeclaims",
-    "configmaps",
-    "services.nodeports",
-    "services.loadbalancers",
-)
-_QUOTA = {*_COMPUTE, *(f"{way}.{what}" for way in ("requests", "limits") for what in _COMPUTE), *_COUNTED}
-_QUOTA.add("requests.storage")
-_STANDARD = {*_QUOTA, "storage"}
+    def validate(self, obj: Object) -> list[FieldError]:
+        return validate_limits((obj.get("spec") or {}).get("limits") or [], "spec.limits")
 
 
 class ResourceQuotaStrategy(BuiltInStrategy):
@@ -53,15 +46,15 @@ class ResourceQuotaStrategy(BuiltInStrategy):
             problems = names.label_key(name)
             errors += [invalid(path, name, problem) for problem in problems]
             if "/" not in name and not hugepages:
-                if name not in _STANDARD and not problems:
+                if name not in STANDARD_RESOURCES and not problems:
                     errors.append(invalid(path, name, "must be a standard resource type or fully qualified"))
-                if name not in _QUOTA:
+                if name not in QUOTA_RESOURCES:
                     errors.append(invalid(path, name, "must be a standard resource for quota"))
             if parse(amount) < 0:
                 errors.append(invalid(path, str(amount), "must be greater than or equal to 0"))
-            if name in _COUNTED and parse(amount) != int(parse(amount)):
+            if name in COUNTED_RESOURCES and parse(amount) != int(parse(amount)):
                 errors.append(invalid(path, str(amount), "must be an integer"))
-        return errors
+        return errors + validate_scopes(obj.get("spec") or {})
 
     def immutable(self, obj: Object, old: Object) -> list[FieldError]:
         after, before = obj["spec"].get("scopes"), old["spec"].get("scopes")
