@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping
+import uuid
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import httpx
@@ -24,11 +25,13 @@ from kapsa.fleet.domain.operators import ChartFacts
 from kapsa.fleet.infrastructure.audit.reader import PostgresAuditReader
 from kapsa.fleet.infrastructure.audit.trail import PostgresAuditTrail
 from kapsa.fleet.infrastructure.clusters.gateway import KubernetesGateway
+from kapsa.fleet.infrastructure.postgres.crds.crd_repository import PostgresCrds
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import PostgresClusters
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
 from kapsa.fleet.infrastructure.postgres.registry.rollout_registry import PostgresRegistry
 from kapsa.fleet.infrastructure.postgres.rollouts.approvals import PostgresApprovals
+from kapsa.fleet.infrastructure.postgres.rollouts.health_readings import PostgresHealthReadings
 from kapsa.fleet.infrastructure.postgres.rollouts.store import PostgresRollouts
 from kapsa.fleet.infrastructure.requests.browser_sessions import PostgresBrowserSessions
 from kapsa.fleet.infrastructure.requests.idempotency import PostgresIdempotencyKeys
@@ -41,10 +44,13 @@ from kapsa.fleet.orchestrator.approvals import Approvals
 from kapsa.fleet.orchestrator.audit import AuditLog
 from kapsa.fleet.orchestrator.cluster_credentials import ClusterCredentials
 from kapsa.fleet.orchestrator.clusters import Clusters
+from kapsa.fleet.orchestrator.crds.use_cases import Crds
 from kapsa.fleet.orchestrator.deployments import Deployments
+from kapsa.fleet.orchestrator.operator_health import OperatorHealths
 from kapsa.fleet.orchestrator.operators import Operators
 from kapsa.fleet.orchestrator.planner import RolloutPlanner
 from kapsa.fleet.orchestrator.ports.charts import ChartCrd, InspectedChart
+from kapsa.fleet.orchestrator.ports.crds import ResourcesUnreadable
 from kapsa.fleet.orchestrator.ports.rate_limits import RateLimit
 from tests.fleet.charts import crd
 from tests.fleet.examples import cluster_id
@@ -99,6 +105,19 @@ class FakeCharts:
         )
 
 
+class UnreadableClusters:
+    """Clusters whose resources cannot be read."""
+
+    async def definition(self, cluster_id: uuid.UUID, name: str) -> Mapping[str, Any] | None:
+        raise ResourcesUnreadable("the cluster does not answer")
+
+    async def pages(
+        self, cluster_id: uuid.UUID, crd: Mapping[str, Any]
+    ) -> AsyncIterator[list[dict[str, Any]]]:
+        raise ResourcesUnreadable("the cluster does not answer")
+        yield []
+
+
 class NoLimits:
     """Rate limits that are never reached."""
 
@@ -119,6 +138,8 @@ def use_cases(database: Database, vault: LocalVault) -> UseCases:
         operators=Operators(database, operators, charts, vault, audit),  # type: ignore[arg-type]
         clusters=Clusters(database, repository, gateway, credentials, adoptions, audit),
         audit_log=AuditLog(PostgresAuditReader(database)),
+        crds=Crds(database, PostgresCrds(), operators, UnreadableClusters(), audit),
+        health=OperatorHealths(database, operators, repository, PostgresHealthReadings()),
         deployments=Deployments(
             database,
             rollouts,

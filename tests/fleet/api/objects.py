@@ -18,7 +18,7 @@ from kapsa.fleet.api.requests import ApiRequest
 from kapsa.fleet.domain.approvals import ApprovalKind, ApprovalRequest
 from kapsa.fleet.domain.clusters import ClusterCondition, ClusterEnvironment, ClusterHealth, ManagedCluster
 from kapsa.fleet.domain.deployments import DeploymentPhase, VersionDeployment
-from kapsa.fleet.domain.operators import HttpChart, ManagedOperator
+from kapsa.fleet.domain.operators import ChartFacts, HttpChart, ManagedOperator, OperatorVersion
 from kapsa.fleet.domain.principals import Role
 from kapsa.fleet.domain.releases import ReleaseRef
 from kapsa.fleet.domain.strategies import CanaryStrategy
@@ -30,6 +30,8 @@ from kapsa.fleet.infrastructure.postgres.rollouts.approvals import PostgresAppro
 from kapsa.fleet.infrastructure.postgres.rollouts.store import PostgresRollouts
 from kapsa.fleet.infrastructure.vault.encryption_keys import FixedKeys, KeyRing, new_key_text
 from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
+from kapsa.fleet.orchestrator.ports.charts import ChartCrd
+from tests.fleet.charts import crd
 
 NOW = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
 
@@ -120,6 +122,9 @@ async def _create(connection: Any, creator: str, prefix: str) -> dict[str, str]:
         created_at=NOW,
         plan_digest="sha256:plan",
     )
+    version = OperatorVersion(operator.id, "1.0.0", f"sha256:{prefix}", ChartFacts(), NOW, creator)
+    definition = ChartCrd(f"{prefix}s.example.com", "crds", crd(f"{prefix}s"))
+    await PostgresOperators().insert_version(connection, version, prefix.encode(), [definition])
     release = ReleaseRef(operator.name, operator.namespace)
     target = RolloutTarget(
         deployment_id=deployment.id,
@@ -147,6 +152,7 @@ async def _create(connection: Any, creator: str, prefix: str) -> dict[str, str]:
         "clusters": cluster.name,
         "deployments": str(deployment.id),
         "approvals": str(approval.id),
+        "crds": f"{prefix}s.example.com",
     }
 
 

@@ -34,19 +34,20 @@ async def _call(app: object, route: Route, objects: FleetObjects, bearer: str, *
     return response.status_code
 
 
-@pytest.mark.parametrize("own", [True, False], ids=["own", "other"])
 @pytest.mark.parametrize("route", GUARDED, ids=str)
-async def test_a_route_admits_exactly_its_roles(route: Route, own: bool, database: Database) -> None:
+async def test_a_route_admits_exactly_its_roles(route: Route, database: Database) -> None:
     app = application(database, rate_limits=NoLimits())
-    for role, text in ROLES.items():
-        objects = await create_objects(database, caller="cora")
-        status = await _call(app, route, objects, token("cora", text), own=own)
-        allowed = role in route.access.roles and (route.operation, role, own) not in EXCEPTIONS
-        assert (status not in REFUSED) == allowed, (route, role, status)
     objects = await create_objects(database, caller="cora")
-    anonymous = await _call(app, route, objects, "", own=own)
-    nobody = await _call(app, route, objects, token("cora", "Emperor"), own=own)
-    assert (anonymous, nobody) == (401, 403)
+    for own in (True, False):
+        for role, text in ROLES.items():
+            status = await _call(app, route, objects, token("cora", text), own=own)
+            allowed = role in route.access.roles and (route.operation, role, own) not in EXCEPTIONS
+            assert (status not in REFUSED) == allowed, (route, role, own, status)
+            if route.method != "GET" and status not in REFUSED:
+                objects = await create_objects(database, caller="cora")
+        anonymous = await _call(app, route, objects, "", own=own)
+        nobody = await _call(app, route, objects, token("cora", "Emperor"), own=own)
+        assert (anonymous, nobody) == (401, 403)
 
 
 @pytest.mark.parametrize("route", OPEN, ids=str)
@@ -66,6 +67,7 @@ DEMANDED = {
     ("POST", "/api/v1/approvals/{approval_id}/reject"): {Role.ADMIN, Role.ENVIRONMENT_OWNER},
     ("DELETE", "/api/v1/clusters/{name}"): {Role.ADMIN},
     ("POST", "/api/v1/clusters"): {Role.ADMIN},
+    ("POST", "/api/v1/crds/{name}/approve"): {Role.ADMIN},
     ("GET", "/api/v1/audit"): {Role.ADMIN},
 }
 

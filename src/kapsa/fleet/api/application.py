@@ -25,6 +25,7 @@ from kapsa.fleet.api.requests import ApiRequest
 from kapsa.fleet.api.routes.approvals import ApprovalController
 from kapsa.fleet.api.routes.audit import AuditController
 from kapsa.fleet.api.routes.clusters import ClusterController
+from kapsa.fleet.api.routes.crds import CrdController
 from kapsa.fleet.api.routes.deployments import RolloutController
 from kapsa.fleet.api.routes.operators import OperatorController
 from kapsa.fleet.api.routes.session import SessionController
@@ -46,6 +47,7 @@ CONTROLLERS: list[ControllerRouterHandler] = [
     ClusterController,
     RolloutController,
     ApprovalController,
+    CrdController,
     AuditController,
 ]
 

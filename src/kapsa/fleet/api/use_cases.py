@@ -5,7 +5,9 @@ import msgspec
 from kapsa.fleet.orchestrator.approvals import Approvals
 from kapsa.fleet.orchestrator.audit import AuditLog
 from kapsa.fleet.orchestrator.clusters import Clusters
+from kapsa.fleet.orchestrator.crds.use_cases import Crds
 from kapsa.fleet.orchestrator.deployments import Deployments
+from kapsa.fleet.orchestrator.operator_health import OperatorHealths
 from kapsa.fleet.orchestrator.operators import Operators
 
 __all__ = ["UseCases"]
@@ -16,6 +18,8 @@ class UseCases(msgspec.Struct, frozen=True, kw_only=True):
 
     operators: Operators
     audit_log: AuditLog
+    crds: Crds
+    health: OperatorHealths
     deployments: Deployments
     approvals: Approvals
     clusters: Clusters

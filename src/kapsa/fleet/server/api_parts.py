@@ -14,13 +14,17 @@ from kapsa.fleet.api.use_cases import UseCases
 from kapsa.fleet.domain.approvals import ApprovalPolicy
 from kapsa.fleet.domain.clusters import ClusterEnvironment
 from kapsa.fleet.infrastructure.local_keys import LOCAL_ISSUER, LocalKeys
+from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import PostgresClusters
+from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
 from kapsa.fleet.infrastructure.postgres.registry.rollout_registry import PostgresRegistry
 from kapsa.fleet.infrastructure.postgres.rollouts.approvals import PostgresApprovals
+from kapsa.fleet.infrastructure.postgres.rollouts.health_readings import PostgresHealthReadings
 from kapsa.fleet.infrastructure.postgres.rollouts.store import PostgresRollouts
 from kapsa.fleet.infrastructure.requests.browser_sessions import PostgresBrowserSessions
 from kapsa.fleet.orchestrator.approval_requests import ApprovalDesk, ApprovalMail
 from kapsa.fleet.orchestrator.approvals import Approvals
 from kapsa.fleet.orchestrator.deployments import Deployments
+from kapsa.fleet.orchestrator.operator_health import OperatorHealths
 from kapsa.fleet.orchestrator.planner import RolloutPlanner
 from kapsa.fleet.server.plan_sources import UnavailablePlanSources
 from kapsa.fleet.server.services import ManagerServices
@@ -65,6 +69,10 @@ def _use_cases(services: ManagerServices) -> UseCases:
         operators=registry.operators,
         clusters=registry.clusters,
         audit_log=services.audit_log,
+        crds=registry.crds,
+        health=OperatorHealths(
+            services.database, PostgresOperators(), PostgresClusters(), PostgresHealthReadings()
+        ),
         deployments=Deployments(
             services.database, rollouts, desk, PostgresRegistry(), planner, services.audit, policy
         ),

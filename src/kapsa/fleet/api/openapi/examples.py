@@ -4,6 +4,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
+from kapsa.fleet.api.openapi.crd_examples import CRD_EXAMPLES
 from kapsa.fleet.api.openapi.rollout_examples import ROLLOUT_EXAMPLES
 from kapsa.fleet.api.problems import Problem
 from kapsa.fleet.api.views import DeletionResult, ServerHealth, SessionView, SignInWithToken
@@ -13,6 +14,7 @@ from kapsa.fleet.domain.operators import ManagedOperator, OperatorVersion
 from kapsa.fleet.orchestrator.adoptions import AdoptionPlan, AdoptRelease
 from kapsa.fleet.orchestrator.audit import AuditRecord
 from kapsa.fleet.orchestrator.clusters import ClusterResult, RegisterCluster, UpdateCluster
+from kapsa.fleet.orchestrator.operator_health import OperatorHealthReport, OperatorOnCluster
 from kapsa.fleet.orchestrator.operators import (
     AddVersion,
     RegisteredOperator,
@@ -75,9 +77,26 @@ _RELEASE = {
     "chartVersion": "1.19.1",
     "ours": True,
 }
+_ON_CLUSTER = {
+    "clusterName": "prod-eu",
+    "health": "Healthy",
+    "controllerPods": 3,
+    "webhookStatus": "Available",
+    "crdReconciliation": "Active",
+    "lastChecked": _AT,
+    "version": "1.19.1",
+    "revision": 3,
+}
 
 EXAMPLES: dict[Any, Any] = {
     **ROLLOUT_EXAMPLES,
+    **CRD_EXAMPLES,
+    OperatorOnCluster: _ON_CLUSTER,
+    OperatorHealthReport: {
+        "operatorName": "cert-manager",
+        "overallHealth": "Healthy",
+        "clusters": [_ON_CLUSTER],
+    },
     DeletionResult: {"notices": []},
     RegisterCluster: {
         "name": "prod-eu",

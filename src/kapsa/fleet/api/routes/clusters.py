@@ -17,6 +17,7 @@ from kapsa.fleet.domain.inventory import ClusterInventory
 from kapsa.fleet.orchestrator.adoptions import AdoptionPlan, AdoptRelease
 from kapsa.fleet.orchestrator.clusters import ClusterResult, RegisterCluster, UpdateCluster
 from kapsa.fleet.orchestrator.cursors import DEFAULT_LIMIT
+from kapsa.fleet.orchestrator.operator_health import OperatorOnCluster
 from kapsa.fleet.orchestrator.pages import Page
 from kapsa.fleet.orchestrator.ports.clusters import ClusterFilter
 from kapsa.fleet.orchestrator.ports.rate_limits import CREATE_CLUSTER, LIST_CLUSTERS
@@ -131,6 +132,13 @@ class ClusterController(Controller):
     ) -> AdoptionPlan:
         """Adopt the release of an operator that was there before, without a change to the cluster."""
         return await request.use_cases.clusters.adopt(request.principal, name, data)
+
+    @get("/{cluster:str}/operators/{name:str}/health", opt=read(), operation_id="getOperatorHealthOnCluster")
+    async def operator_health(
+        self, request: ApiRequest, cluster: ObjectName, name: ObjectName
+    ) -> OperatorOnCluster:
+        """Get the health of an operator on one cluster."""
+        return await request.use_cases.health.on_cluster(request.principal, cluster, name)
 
 
 def _labels(text: str) -> dict[str, str]:

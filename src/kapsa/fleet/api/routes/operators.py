@@ -12,6 +12,7 @@ from kapsa.fleet.api.problems import PreconditionFailed
 from kapsa.fleet.api.requests import ApiRequest, etag, expected_version
 from kapsa.fleet.domain.operators import ManagedOperator, OperatorVersion
 from kapsa.fleet.orchestrator.cursors import DEFAULT_LIMIT
+from kapsa.fleet.orchestrator.operator_health import OperatorHealthReport
 from kapsa.fleet.orchestrator.operators import (
     AddVersion,
     RegisteredOperator,
@@ -113,6 +114,11 @@ class OperatorController(Controller):
     ) -> Page[OperatorVersion]:
         """List the versions of an operator, newest first."""
         return await request.use_cases.operators.versions(request.principal, name, cursor=cursor, limit=limit)
+
+    @get("/{name:str}/health", opt=read(), operation_id="getOperatorHealth")
+    async def health(self, request: ApiRequest, name: ObjectName) -> OperatorHealthReport:
+        """Get the health of an operator on every cluster that it is installed on."""
+        return await request.use_cases.health.report(request.principal, name)
 
 
 def _tagged(operator: ManagedOperator) -> Response[ManagedOperator]:
