@@ -48,7 +48,7 @@ from tests.fleet.helm_double import FakeClusters
 OPERATOR_ID = uuid.UUID(int=7)
 RELEASE = ReleaseRef("cert-manager", "operators")
 OLD, NEW, BAD = "sha256:chart-1", "sha256:chart-2", "sha256:chart-3"
-PATIENCE = timedelta(minutes=4)
+PATIENCE = timedelta(minutes=2)
 VERSIONS = {"1.0.0": OLD, "2.0.0": NEW, "3.0.0": BAD}
 
 
@@ -124,7 +124,8 @@ class RolloutHarness:
         """Return one more engine, as after a restart or on another machine."""
         over = transactions or self.database
         # Short, so that a wait that gives up costs few checks.
-        patience = {"patience": PATIENCE, "offline_patience": PATIENCE, "rollback_patience": PATIENCE}
+        names = ("patience", "offline_patience", "rollback_patience", "hand_over_patience")
+        patience = {**dict.fromkeys(names, PATIENCE), "retry_interval": timedelta(seconds=30)}
         chosen = EngineSettings(owner=owner, approvals=self.policy, **{**patience, **settings})
         services = ClusterServices(self.clusters, self.clusters)
         return RolloutEngine(
@@ -169,7 +170,7 @@ class RolloutHarness:
             await connection.execute(cluster_table.delete().where(cluster_table.c.name == name))
 
     async def create(
-        self, strategy: Any = None, *, by: Principal = DEPLOYER, **changes: Any
+        self, strategy: Any = None, /, *, by: Principal = DEPLOYER, **changes: Any
     ) -> VersionDeployment:
         """Request a deployment of version 2.0.0 to all clusters."""
         name = type(strategy).__name__.removesuffix("Strategy") if strategy is not None else "Canary"

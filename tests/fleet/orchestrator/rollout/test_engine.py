@@ -209,7 +209,7 @@ async def test_blue_green_runs_one_controller_at_a_time_and_removes_blue_after_a
     assert not cluster.history(RELEASE)
     assert not cluster.two_controllers
     target = (await fleet.targets(made.id))["dev-1"]
-    assert (target.step, target.gap_seconds) == (TargetStep.DONE, 20.0)
+    assert (target.step, target.gap_seconds) == (TargetStep.DONE, 60.0)
 
 
 async def test_blue_green_switches_back_while_blue_is_kept(database: Database) -> None:
@@ -260,7 +260,7 @@ async def test_the_next_blue_green_goes_the_other_way(database: Database) -> Non
 
 async def test_a_controller_that_does_not_stop_turns_blue_green_back(database: Database) -> None:
     fleet = await started(database, "dev-1")
-    fleet.clusters.slow_to_stop = {RELEASE: 31}
+    fleet.clusters.slow_to_stop = {RELEASE: 6}
     made = await fleet.create(BLUE_GREEN)
     await fleet.run()
     deployment = await fleet.deployment(made.id)
@@ -286,7 +286,7 @@ async def test_an_offline_cluster_is_late_and_stops_no_other(database: Database)
     made = await fleet.create(CANARY)
     await fleet.pass_time(timedelta(seconds=20))
     fleet.clusters["dev-2"].offline = True
-    await fleet.pass_time(timedelta(minutes=3))
+    await fleet.pass_time(timedelta(seconds=110))
     deployment = await fleet.deployment(made.id)
     assert deployment.waits_for == "dev-2 to come back online"
     assert deployment.deadline is not None
@@ -408,7 +408,7 @@ async def test_a_pause_lets_no_further_cluster_begin_until_it_is_resumed(databas
     made = await fleet.create(CANARY)
     await fleet.settle()
     await fleet.deployments.pause(DEPLOYER, made.id)
-    await fleet.pass_time(timedelta(minutes=5))
+    await fleet.pass_time(timedelta(minutes=2))
     assert [name for name in DEV if fleet.clusters[name].completed] == ["dev-1"]
     await fleet.deployments.resume(DEPLOYER, made.id)
     await fleet.run()
