@@ -70,7 +70,7 @@ class Hostile:
 
 
 def request(method: str, path: str, body: bytes, content_type: str = "application/json") -> bytes:
-    head = f"{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-type: {content_type}\r\ncontent-length: {len(body)}\r\n\r\n"
+    head = f"{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {content_type}\r\ncontent-length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
@@ -185,10 +185,10 @@ async def test_a_deep_object_is_rejected_or_can_be_read(hostile: Hostile):
             assert "exceeded max depth" in answer["message"]
             continue
         for accept in ("application/json", "application/json;as=Table;v=v1;g=meta.k8s.io"):
-            head = f"GET {frees}/{name} HTTP/1.1\r\nhost: x\r\naccept: {accept}\r\n\r\n"
+            head = f"GET {frees}/{name} HTTP/1.1\r\nhost: localhost\r\naccept: {accept}\r\n\r\n"
             assert (await hostile.send(head.encode()))[0] == 200, (depth, accept)
         # Encoding YAML takes more of Python's stack than decoding it.
-        head = f"GET {frees}/{name} HTTP/1.1\r\nhost: x\r\naccept: application/yaml\r\n\r\n"
+        head = f"GET {frees}/{name} HTTP/1.1\r\nhost: localhost\r\naccept: application/yaml\r\n\r\n"
         status, text = await hostile.send(head.encode())
         assert status == 200 or "exceeded max depth" in text, (depth, text)
 
@@ -217,10 +217,10 @@ async def test_a_watcher_that_does_not_read_blocks_no_other_client(hostile: Host
     [
         b"",
         b"G",
-        b"POST / HTTP/1.1\r\nhost: x\r\ncontent-le",
-        b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{",
-        b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{",
-        b"POST / HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 9\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-le",
+        b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{",
+        b"POST / HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{",
+        b"POST / HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 9\r\n\r\n",
     ],
     ids=["nothing", "a letter", "half a head", "half a body", "half a chunk", "a promise"],
 )
@@ -258,14 +258,14 @@ async def test_a_slow_body_blocks_no_other_client(hostile: Hostile):
 
 async def test_a_body_in_chunks_of_one_byte_is_read(hostile: Hostile):
     body = json.dumps(configmap("bits", a="x" * 100_000)).encode()
-    head = f"POST {CONFIGMAPS} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n".encode()
+    head = f"POST {CONFIGMAPS} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n".encode()
     chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
     assert (await hostile.send(head + chunks))[0] == 201
 
 
 @pytest.mark.parametrize("framing", [b"content-length: 100000000000", b"transfer-encoding: chunked"])
 async def test_a_body_without_an_end_is_cut_off(hostile: Hostile, framing: bytes):
-    head = b"POST %b HTTP/1.1\r\nhost: x\r\n%b\r\n\r\n" % (CONFIGMAPS.encode(), framing)
+    head = b"POST %b HTTP/1.1\r\nhost: localhost\r\n%b\r\n\r\n" % (CONFIGMAPS.encode(), framing)
     piece = b"x" * 65536
     if b"chunked" in framing:
         piece = b"%x\r\n%b\r\n" % (len(piece), piece)
