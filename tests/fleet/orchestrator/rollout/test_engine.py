@@ -510,3 +510,19 @@ async def test_an_unexpected_error_in_a_port_is_reported_and_tried_again(databas
     assert cluster.waits_for == "RuntimeError: the sweep broke"
     await fleet.run()
     assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+
+
+async def test_a_deployment_that_cannot_be_planned_for_an_unforeseen_reason_stops_no_other(
+    database: Database,
+) -> None:
+    fleet = await started(database, "dev-1", "dev-2")
+    await fleet.create(CANARY, targets=fleet_selector("dev-1"))
+    sound = await fleet.create(CANARY, targets=fleet_selector("dev-2"))
+
+    async def fail(call: str) -> None:
+        if call == "dev-1 inspect":
+            raise RuntimeError("the inspector broke")
+
+    fleet.clusters.on_call = fail
+    await fleet.pass_time(timedelta(minutes=3))
+    assert (await fleet.deployment(sound.id)).phase is DeploymentPhase.COMPLETED

@@ -47,7 +47,7 @@ class RolloutEngine:
         claims = await self._claim(self._settings.slots)
         async with asyncio.TaskGroup() as group:
             for claim in claims:
-                group.create_task(self._work(claim, claimed_at))
+                group.create_task(self._guarded(claim, claimed_at))
         return len(claims)
 
     async def next_due(self) -> datetime | None:
