@@ -237,14 +237,15 @@ class RolloutHarness:
             targets = await self.store.targets(connection, deployment_id)
         return {target.cluster_name: target for target in targets}
 
-    async def approve_all(self, deployment_id: uuid.UUID) -> None:
-        """Approve, level by level, as two different admins."""
+    async def approve_all(self, deployment_id: uuid.UUID) -> bool:
+        """Approve, level by level, as two different admins. Return whether anything was pending."""
         async with self.database.transaction() as connection:
             requests = await self.approval_rows.of(connection, deployment_id)
         pending = [request for request in requests if request.state is ApprovalState.PENDING]
         for request in sorted(pending, key=lambda request: request.level):
             principal = ADMIN if request.level == 1 else OTHER_ADMIN
             await self.approvals.approve(principal, request.id)
+        return bool(pending)
 
     async def summary(self, deployment_id: uuid.UUID) -> dict[str, Any]:
         """Return everything that must not depend on crashes: the end state, Helm's writes, and the history."""

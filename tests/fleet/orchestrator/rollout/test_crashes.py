@@ -43,8 +43,7 @@ async def nothing(fleet: RolloutHarness, made: Any) -> bool:
 async def approve(fleet: RolloutHarness, made: Any) -> bool:
     if (await fleet.deployment(made.id)).phase is not DeploymentPhase.AWAITING_APPROVAL:
         return False
-    await fleet.approve_all(made.id)
-    return True
+    return await fleet.approve_all(made.id)
 
 
 async def switch(fleet: RolloutHarness, made: Any) -> bool:
