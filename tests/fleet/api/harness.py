@@ -50,7 +50,9 @@ from kapsa.fleet.orchestrator.operator_health import OperatorHealths
 from kapsa.fleet.orchestrator.operators import Operators
 from kapsa.fleet.orchestrator.planner import RolloutPlanner
 from kapsa.fleet.orchestrator.ports.charts import ChartCrd, InspectedChart
+from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.crds import ResourcesUnreadable
+from kapsa.fleet.orchestrator.ports.plan_sources import InspectionRequest, PreflightReport
 from kapsa.fleet.orchestrator.ports.rate_limits import RateLimit
 from tests.fleet.charts import crd
 from tests.fleet.examples import cluster_id
@@ -118,6 +120,13 @@ class UnreadableClusters:
         yield []
 
 
+class UnreachableSources(FakePlanSources):
+    """Plan sources without a cluster that answers."""
+
+    async def inspect(self, request: InspectionRequest) -> PreflightReport:
+        raise ClusterUnreachable(f"{request.cluster.name} does not answer")
+
+
 class NoLimits:
     """Rate limits that are never reached."""
 
@@ -132,7 +141,7 @@ def use_cases(database: Database, vault: LocalVault) -> UseCases:
     credentials = ClusterCredentials(database, repository, gateway, vault, audit)
     adoptions = Adoptions(database, repository, operators, gateway, credentials, charts, vault, audit)  # type: ignore[arg-type]
     rollouts, policy = PostgresRollouts(vault), ApprovalPolicy()
-    sources = FakePlanSources(FakeClusters(identify=cluster_id))
+    sources = UnreachableSources(FakeClusters(identify=cluster_id))
     desk = ApprovalDesk(PostgresApprovals(), RecordedOutbox(), policy, ApprovalMail())
     return UseCases(
         operators=Operators(database, operators, charts, vault, audit),  # type: ignore[arg-type]

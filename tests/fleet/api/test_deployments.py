@@ -177,6 +177,14 @@ async def test_secret_values_of_a_deployment_are_never_shown(fleet: Fleet) -> No
         assert "planted-8d2c" not in (await fleet.ada.get(f"{PATH}{path}")).text
 
 
+async def test_a_preview_of_a_cluster_that_does_not_answer_is_a_conflict(database: Database) -> None:
+    await RolloutHarness(database, "prod-1").register()
+    database.set_clock(None)
+    response = await ApiClient(application(database), token()).post(f"{PATH}/plan", REQUEST)
+    assert response.status_code == 409
+    assert "prod-1 does not answer" in response.json()["detail"]
+
+
 async def test_a_manager_without_an_engine_accepts_no_deployments(database: Database) -> None:
     client = ApiClient(application(database, carries_out_rollouts=False), token())
     assert (await client.post(PATH, REQUEST)).status_code == 503

@@ -16,6 +16,7 @@ from kapsa.fleet.domain.errors import (
     StateConflict,
     UnknownObject,
 )
+from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 
 __all__ = [
     "PROBLEM_RESPONSES",
@@ -138,6 +139,8 @@ def answer_with_problem(request: Request, error: Exception) -> Response[bytes]: 
         case DomainError():
             fields = error.fields if isinstance(error, InvalidInput) else ()
             return problem_response(_domain_status(error), str(error), fields)
+        case ClusterUnreachable():
+            return problem_response(409, f"a cluster cannot be used now: {error}")
         case ValidationException():
             return _invalid_parameters(error)
         case HTTPException():
@@ -153,6 +156,8 @@ def status_of(error: Exception) -> int:
             return error.status
         case DomainError():
             return _domain_status(error)
+        case ClusterUnreachable():
+            return 409
         case HTTPException():
             return error.status_code
     return 500
