@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kapsa.devcluster.faults import Cut, Drop, FaultPlan, FaultRule
-from kapsa.runtime import Operator
+from kapsa.runtime import Operator, Watch
 from kapsa.runtime.testing import Harness
 from tests.runtime.sample_app import App, Recorder, app
 
@@ -66,6 +66,18 @@ async def test_a_quiet_watch_is_fresh(harness: Harness) -> None:
         await harness.apply(app(f"hour-{hour}"))
         await harness.clock.sleep(5)
     assert controller.runs == ["hour-0", "hour-1", "hour-2"]
+
+
+async def test_a_kind_that_the_cluster_does_not_serve_is_not_stale(harness: Harness) -> None:
+    await harness.install(App)
+    optional = Watch("example.org/v1/Missing", map=lambda stored: [], optional=True)
+    controller = Recorder(watches=(optional,), max_staleness=120.0)
+    await harness.start(Operator(controllers=[controller]))
+    await harness.settle()
+    await harness.clock.sleep(3600)
+    await harness.apply(app("late"))
+    await harness.clock.sleep(10)
+    assert controller.runs == ["late"]
 
 
 def test_a_limit_that_is_not_positive_is_rejected() -> None:

@@ -263,6 +263,7 @@ class Informer:
             self.trouble = (
                 f"the cluster does not serve {self.scope.gvk}: install its CustomResourceDefinition"
             )
+            self.last_progress = self._clock.monotonic()  # that there are none is known as of now
             if not self.required:
                 self._complete_list()
             elif before != self.trouble:
