@@ -875,6 +875,10 @@ BOOTSTRAP = [
 
 AGGREGATION = [
     case(
+        "a binding to a service account that cannot exist",
+        post(BINDINGS, binding(reference("Role", "one"), account("Upper_Case", namespace="{ns}"))),
+    ),
+    case(
         "an aggregation without selectors",
         post(CLUSTER_ROLES, {"metadata": {"name": "one-{ns}"}, "aggregationRule": {}}),
         post(

@@ -23,6 +23,8 @@ DAEMONSETS = "/apis/apps/v1/namespaces/{ns}/daemonsets"
 TEMPLATE = deployment()["spec"]["template"]
 
 
+NAMELESS_TEMPLATE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "b"}]}}
+
 CASES = [
     case("a deployment gets its defaults", post(DEPLOYMENTS, deployment())),
     case(
@@ -291,5 +293,13 @@ CASES = [
             },
         ),
         merge(f"{REPLICASETS}/one", {"metadata": {"annotations": {"note": "a"}}}),
+    ),
+    case(
+        "a job and a cron job without a name",
+        post("/apis/batch/v1/namespaces/{ns}/jobs", {"spec": {"template": NAMELESS_TEMPLATE}}),
+        post(
+            "/apis/batch/v1/namespaces/{ns}/cronjobs",
+            {"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": NAMELESS_TEMPLATE}}}},
+        ),
     ),
 ]

@@ -258,3 +258,11 @@ async def test_an_invalid_schedule_of_a_cron_job_is_rejected(
     job = {"spec": {"template": {"spec": {**POD, "restartPolicy": "Never"}}}}
     message = await api.rejection("cronjobs", "tick", spec={"schedule": schedule, "jobTemplate": job})
     assert message == f'CronJob.batch "tick" is invalid: spec.schedule: Invalid value: "{schedule}": {error}'
+
+
+@pytest.mark.parametrize("resource", ["jobs", "cronjobs"])
+async def test_a_job_without_a_name_is_rejected_for_that(api: ApiServer, resource: str):
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "b"}]}}
+    spec = {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": template}}}
+    why = await api.rejection(resource, "", spec=spec if resource == "cronjobs" else {"template": template})
+    assert "metadata.name: Required value" in why

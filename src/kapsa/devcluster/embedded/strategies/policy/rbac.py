@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
-from kapsa.devcluster.embedded.strategies.generic.rules import label_selector, printed
+from kapsa.devcluster.embedded.strategies.generic.rules import dns_subdomain, label_selector, printed
 from kapsa.schemas.field_errors import FieldError, invalid, not_supported, required
 
 _GROUP = "rbac.authorization.k8s.io"
@@ -78,6 +78,8 @@ class RoleBindingStrategy(BuiltInStrategy):
             errors.append(required(f"{path}.name"))
         kind, group = subject.get("kind") or "", subject.get("apiGroup") or ""
         if kind == "ServiceAccount":
+            if subject.get("name"):
+                errors += dns_subdomain(subject["name"], f"{path}.name")
             if group:
                 errors.append(not_supported(f"{path}.apiGroup", group, [""]))
             if not self.info.namespaced and not subject.get("namespace"):

@@ -95,7 +95,7 @@ def _without_scheduling(obj: Object) -> Any:
 
 
 def _generate_selector(obj: Object) -> None:
-    uid, name = obj["metadata"]["uid"], obj["metadata"]["name"]
+    uid, name = obj["metadata"]["uid"], obj["metadata"].get("name") or ""
     template = obj["spec"].setdefault("template", {})
     metadata = template["metadata"] = template.get("metadata") or {}
     labels = metadata["labels"] = dict(metadata.get("labels") or {})

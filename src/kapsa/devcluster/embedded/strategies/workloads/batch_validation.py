@@ -42,10 +42,11 @@ def validate_job(obj: Object) -> list[FieldError]:
         detail = "`selector` does not match template `labels`"
         errors.append(invalid("spec.template.metadata.labels", labels, detail))
     if spec.get("completionMode") == "Indexed" and spec.get("completions"):
-        last = f"{obj['metadata']['name']}-{spec['completions'] - 1}"
+        name = obj["metadata"].get("name") or ""
+        last = f"{name}-{spec['completions'] - 1}"
         for problem in names.dns1123_label(last):
             detail = f"will not able to create pod with invalid DNS label: {last}"
-            errors.append(invalid("metadata.name", obj["metadata"]["name"], f"{detail}: {problem}"))
+            errors.append(invalid("metadata.name", name, f"{detail}: {problem}"))
     return errors
 
 
@@ -108,7 +109,7 @@ def _restart_policy(spec: Object, template: Object, path: str) -> list[FieldErro
 
 def validate_cron_job(obj: Object) -> list[FieldError]:
     """Return the errors in a CronJob."""
-    spec, name = obj["spec"], obj["metadata"]["name"]
+    spec, name = obj["spec"], obj["metadata"].get("name") or ""
     errors: list[FieldError] = []
     if not spec.get("schedule"):
         errors.append(required("spec.schedule"))
