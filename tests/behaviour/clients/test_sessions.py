@@ -17,7 +17,7 @@ import yaml
 
 from kapsa.devcluster import DevCluster
 from tests.behaviour.clients.kubectl import Kubectl
-from tests.behaviour.clients.transcripts import Masks, Step, parse, render
+from tests.behaviour.clients.transcripts import Masks, Step, mask_descriptions, parse, render
 
 SESSIONS = Path(__file__).parent / "sessions"
 NUMBERS = itertools.count(1)
@@ -69,7 +69,8 @@ class Session:
         program, *arguments = step.arguments
         assert program == "kubectl", f"a session runs kubectl only, not {program}"
         given = [argument.replace("NAMESPACE", self._kubectl.namespace) for argument in arguments]
-        return self._masks.answer(*await self._kubectl.run(*given))
+        answer = self._masks.answer(*await self._kubectl.run(*given))
+        return mask_descriptions(answer) if arguments[0] == "explain" else answer
 
     async def expected(self, step: Step) -> str:
         """Run a command, again and again if the transcript says so, until it answers as recorded."""

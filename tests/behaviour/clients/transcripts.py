@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-__all__ = ["Masks", "Step", "parse", "render"]
+__all__ = ["Masks", "Step", "mask_descriptions", "parse", "render"]
 
 _COMMAND = "$ "
 _EVENTUALLY = "eventually "
@@ -98,6 +98,15 @@ _MASKS = tuple(
         (r"[ \t]+$", ""),
     )
 )
+
+
+_DESCRIPTION = re.compile(r"^ {4,}(?!.*\t<).*\S.*$", re.MULTILINE)
+_DESCRIPTIONS = re.compile(r"(?: {4}TEXT\n\n?)+(?= {4}TEXT)")
+
+
+def mask_descriptions(answer: str) -> str:
+    """Replace each description in what `kubectl explain` printed: its words depend on the version, not the engine."""
+    return _DESCRIPTIONS.sub("", _DESCRIPTION.sub("    TEXT", answer))
 
 
 class Masks:

@@ -1,13 +1,11 @@
 """OpenAPI documents for built-in kinds and live custom resources."""
 
-import gzip
 from typing import Any
 
 import msgspec
 import pytest
 
 from kapsa.devcluster.embedded.custom.resources import resources_of
-from kapsa.devcluster.embedded.documents.descriptions import DESCRIPTIONS_FILE
 from kapsa.devcluster.embedded.documents.openapi import OpenApi
 from kapsa.devcluster.embedded.kinds.builtins import builtin_resources
 from kapsa.devcluster.embedded.kinds.registry import ResourceRegistry
@@ -155,10 +153,3 @@ def test_built_in_fields_have_descriptions(registry: ResourceRegistry) -> None:
         "number of desired pods"
         in schemas["io.k8s.api.apps.v1.DeploymentSpec"]["properties"]["replicas"]["description"].lower()
     )
-
-
-def test_the_descriptions_name_their_origin_and_licence() -> None:
-    data = msgspec.json.decode(gzip.decompress(DESCRIPTIONS_FILE.read_bytes()))
-    assert "kube-apiserver v1.36" in data["licence"]
-    assert "Apache License 2.0" in data["licence"]
-    assert DESCRIPTIONS_FILE.stat().st_size < 1_000_000

@@ -15,9 +15,9 @@ from urllib.parse import parse_qs
 import msgspec
 
 from kapsa.devcluster.embedded.documents.descriptions import (
-    DESCRIPTIONS_FILE,
     describe,
     field_descriptions,
+    source_version,
 )
 from kapsa.devcluster.embedded.documents.openapi_paths import path_items, reference
 from kapsa.devcluster.embedded.documents.openapi_protobuf import ACCEPTED, MEDIA_TYPE, encode_v2
@@ -44,7 +44,7 @@ def custom_definition_name(group: str, version: str, kind: str) -> str:
 
 @cache
 def _data_digest() -> bytes:
-    return hashlib.sha512(DATA_FILE.read_bytes() + DESCRIPTIONS_FILE.read_bytes()).digest()
+    return hashlib.sha512(DATA_FILE.read_bytes() + source_version().encode()).digest()
 
 
 class OpenApi:
@@ -246,10 +246,14 @@ def _expand(schema: Document) -> Document:
 def _type_properties(like: str, metadata: str) -> Document:
     """Return the properties that each kind has, with the descriptions of a built-in one."""
     texts = field_descriptions(like)
+    properties: Document = {
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "metadata": {"allOf": [reference(metadata)]},
+    }
     return {
-        "apiVersion": {"description": texts["apiVersion"], "type": "string"},
-        "kind": {"description": texts["kind"], "type": "string"},
-        "metadata": {"description": texts["metadata"], "allOf": [reference(metadata)]},
+        name: {"description": texts[name], **schema} if name in texts else schema
+        for name, schema in properties.items()
     }
 
 
