@@ -69,6 +69,8 @@ _AGE = r"\d+(?:\.\d+)?(?:ms|[smhdy])(?:\d+[smhd])?"
 _MASKS = tuple(
     (re.compile(pattern, re.MULTILINE), mask)
     for pattern, mask in (
+        # Progress depends on the speed of the machine.
+        (r"^[Ww]aiting for .*(?:rollout to finish|rolling update|pods to be ready).*\n", ""),
         (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UID"),
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)", "TIME"),
         (r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}", "TIME"),

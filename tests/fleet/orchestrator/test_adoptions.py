@@ -46,7 +46,7 @@ async def install(cluster: DevCluster, directory: Path, archive: bytes, *options
 
 
 def _is_established(manifest: dict[str, Any]) -> bool:
-    conditions = manifest.get("status", {}).get("conditions", [])
+    conditions = manifest.get("status", {}).get("conditions") or []
     return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
 
 
