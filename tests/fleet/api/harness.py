@@ -38,22 +38,22 @@ from kapsa.fleet.infrastructure.requests.idempotency import PostgresIdempotencyK
 from kapsa.fleet.infrastructure.requests.rate_limits import PostgresRateLimits
 from kapsa.fleet.infrastructure.vault.encryption_keys import FixedKeys, KeyRing, new_key_text
 from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
-from kapsa.fleet.orchestrator.adoptions import Adoptions
 from kapsa.fleet.orchestrator.approval_requests import ApprovalDesk, ApprovalMail
 from kapsa.fleet.orchestrator.approvals import Approvals
 from kapsa.fleet.orchestrator.audit import AuditLog
-from kapsa.fleet.orchestrator.cluster_credentials import ClusterCredentials
-from kapsa.fleet.orchestrator.clusters import Clusters
 from kapsa.fleet.orchestrator.crds.use_cases import Crds
 from kapsa.fleet.orchestrator.deployments import Deployments
 from kapsa.fleet.orchestrator.operator_health import OperatorHealths
-from kapsa.fleet.orchestrator.operators import Operators
 from kapsa.fleet.orchestrator.planner import RolloutPlanner
 from kapsa.fleet.orchestrator.ports.charts import ChartCrd, InspectedChart
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.crds import ResourcesUnreadable
 from kapsa.fleet.orchestrator.ports.plan_sources import InspectionRequest, PreflightReport
 from kapsa.fleet.orchestrator.ports.rate_limits import RateLimit
+from kapsa.fleet.orchestrator.registry.adoptions import Adoptions
+from kapsa.fleet.orchestrator.registry.cluster_credentials import ClusterCredentials
+from kapsa.fleet.orchestrator.registry.clusters import Clusters
+from kapsa.fleet.orchestrator.registry.operators import Operators
 from tests.fleet.charts import crd
 from tests.fleet.examples import cluster_id
 from tests.fleet.helm_double import FakeClusters

@@ -19,11 +19,11 @@ from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import Post
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
 from kapsa.fleet.infrastructure.vault.encryption_keys import FixedKeys, KeyRing, new_key_text
 from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
-from kapsa.fleet.orchestrator.adoptions import Adoptions
-from kapsa.fleet.orchestrator.cluster_credentials import ClusterCredentials
-from kapsa.fleet.orchestrator.cluster_monitor import ClusterMonitor
-from kapsa.fleet.orchestrator.clusters import Clusters
-from kapsa.fleet.orchestrator.operators import Operators
+from kapsa.fleet.orchestrator.registry.adoptions import Adoptions
+from kapsa.fleet.orchestrator.registry.cluster_credentials import ClusterCredentials
+from kapsa.fleet.orchestrator.registry.cluster_monitor import ClusterMonitor
+from kapsa.fleet.orchestrator.registry.clusters import Clusters
+from kapsa.fleet.orchestrator.registry.operators import Operators
 from kapsa.runtime import Client
 from tests.eventually import eventually
 from tests.fleet.audit_recorder import AuditRecorder

@@ -16,9 +16,9 @@ from kapsa.fleet.domain.operators import UploadedChart
 from kapsa.fleet.domain.principals import Principal, Role
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.vault.encryption_keys import new_key_text
-from kapsa.fleet.orchestrator.clusters import RegisterCluster
-from kapsa.fleet.orchestrator.operators import RegisterOperator
 from kapsa.fleet.orchestrator.ports.charts import RepositoryLogin
+from kapsa.fleet.orchestrator.registry.clusters import RegisterCluster
+from kapsa.fleet.orchestrator.registry.operators import RegisterOperator
 from kapsa.fleet.server.services import build_services
 from kapsa.fleet.settings import FleetSettings
 from tests.fleet.charts import operator_chart

@@ -4,11 +4,11 @@ import msgspec
 
 from kapsa.fleet.orchestrator.approvals import Approvals
 from kapsa.fleet.orchestrator.audit import AuditLog
-from kapsa.fleet.orchestrator.clusters import Clusters
 from kapsa.fleet.orchestrator.crds.use_cases import Crds
 from kapsa.fleet.orchestrator.deployments import Deployments
 from kapsa.fleet.orchestrator.operator_health import OperatorHealths
-from kapsa.fleet.orchestrator.operators import Operators
+from kapsa.fleet.orchestrator.registry.clusters import Clusters
+from kapsa.fleet.orchestrator.registry.operators import Operators
 
 __all__ = ["UseCases"]
 

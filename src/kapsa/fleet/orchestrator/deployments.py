@@ -35,13 +35,13 @@ from kapsa.fleet.orchestrator.deployment_requests import (
     select_clusters,
     target_status,
 )
-from kapsa.fleet.orchestrator.names import check_values
 from kapsa.fleet.orchestrator.pages import Page
 from kapsa.fleet.orchestrator.planner import PlanRequest, RolloutPlanner
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
 from kapsa.fleet.orchestrator.ports.plan_sources import FleetRegistry
 from kapsa.fleet.orchestrator.ports.rollouts import DeploymentFilter, RolloutStore
 from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
+from kapsa.fleet.orchestrator.registry.names import check_values
 
 __all__ = ["Deployments"]
 

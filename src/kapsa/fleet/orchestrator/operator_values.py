@@ -3,10 +3,10 @@
 from kapsa.fleet.domain.clusters import ManagedCluster
 from kapsa.fleet.domain.operators import ManagedOperator
 from kapsa.fleet.domain.values import leaf_paths
-from kapsa.fleet.orchestrator.adoptions import Adoptions
-from kapsa.fleet.orchestrator.operator_secrets import OperatorSecrets
 from kapsa.fleet.orchestrator.ports.plan_sources import LayeredValues
 from kapsa.fleet.orchestrator.ports.transactions import Transactions
+from kapsa.fleet.orchestrator.registry.adoptions import Adoptions
+from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
 
 __all__ = ["RegisteredValues"]
 

@@ -7,13 +7,13 @@ with the resources that the cluster has. Dry runs of every object join with the 
 from kapsa.fleet.domain.clusters import ManagedCluster
 from kapsa.fleet.domain.operators import OperatorVersion
 from kapsa.fleet.domain.plans import CrdChange, LiveVerdict, PreflightProblem
-from kapsa.fleet.orchestrator.cluster_credentials import ClusterCredentials
 from kapsa.fleet.orchestrator.crds.cluster_changes import ClusterChanges, crd_change
 from kapsa.fleet.orchestrator.ports.clusters import ClusterGateway, ReleaseContent
 from kapsa.fleet.orchestrator.ports.crds import ResourcesUnreadable
 from kapsa.fleet.orchestrator.ports.operators import OperatorRepository
 from kapsa.fleet.orchestrator.ports.plan_sources import InspectionRequest, PreflightReport
 from kapsa.fleet.orchestrator.ports.transactions import Transactions
+from kapsa.fleet.orchestrator.registry.cluster_credentials import ClusterCredentials
 
 __all__ = ["ClusterPreflights"]
 

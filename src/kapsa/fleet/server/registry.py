@@ -14,15 +14,15 @@ from kapsa.fleet.infrastructure.postgres.crds.crd_repository import PostgresCrds
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import PostgresClusters
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
-from kapsa.fleet.orchestrator.adoptions import Adoptions
-from kapsa.fleet.orchestrator.cluster_credentials import ClusterCredentials
-from kapsa.fleet.orchestrator.cluster_monitor import ClusterMonitor
-from kapsa.fleet.orchestrator.clusters import Clusters
 from kapsa.fleet.orchestrator.crds.use_cases import Crds
-from kapsa.fleet.orchestrator.operator_secrets import OperatorSecrets
-from kapsa.fleet.orchestrator.operators import Operators
 from kapsa.fleet.orchestrator.ports.audit import AuditTrail
 from kapsa.fleet.orchestrator.ports.vault import KeyVault
+from kapsa.fleet.orchestrator.registry.adoptions import Adoptions
+from kapsa.fleet.orchestrator.registry.cluster_credentials import ClusterCredentials
+from kapsa.fleet.orchestrator.registry.cluster_monitor import ClusterMonitor
+from kapsa.fleet.orchestrator.registry.clusters import Clusters
+from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
+from kapsa.fleet.orchestrator.registry.operators import Operators
 from kapsa.fleet.settings import FleetSettings
 
 __all__ = ["RegistryServices", "build_registry"]

@@ -11,17 +11,17 @@ from kapsa.fleet.api.views import DeletionResult, ServerHealth, SessionView, Sig
 from kapsa.fleet.domain.clusters import ClusterHealth, ManagedCluster
 from kapsa.fleet.domain.inventory import ClusterInventory
 from kapsa.fleet.domain.operators import ManagedOperator, OperatorVersion
-from kapsa.fleet.orchestrator.adoptions import AdoptionPlan, AdoptRelease
 from kapsa.fleet.orchestrator.audit import AuditRecord
-from kapsa.fleet.orchestrator.clusters import ClusterResult, RegisterCluster, UpdateCluster
 from kapsa.fleet.orchestrator.operator_health import OperatorHealthReport, OperatorOnCluster
-from kapsa.fleet.orchestrator.operators import (
+from kapsa.fleet.orchestrator.pages import Page
+from kapsa.fleet.orchestrator.registry.adoptions import AdoptionPlan, AdoptRelease
+from kapsa.fleet.orchestrator.registry.clusters import ClusterResult, RegisterCluster, UpdateCluster
+from kapsa.fleet.orchestrator.registry.operators import (
     AddVersion,
     RegisteredOperator,
     RegisterOperator,
     UpdateOperator,
 )
-from kapsa.fleet.orchestrator.pages import Page
 
 __all__ = ["EXAMPLES", "example_of"]
 

@@ -14,13 +14,13 @@ from kapsa.fleet.api.views import DeletionResult
 from kapsa.fleet.domain.clusters import ClusterEnvironment, ClusterHealth, ManagedCluster
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput
 from kapsa.fleet.domain.inventory import ClusterInventory
-from kapsa.fleet.orchestrator.adoptions import AdoptionPlan, AdoptRelease
-from kapsa.fleet.orchestrator.clusters import ClusterResult, RegisterCluster, UpdateCluster
 from kapsa.fleet.orchestrator.cursors import DEFAULT_LIMIT
 from kapsa.fleet.orchestrator.operator_health import OperatorOnCluster
 from kapsa.fleet.orchestrator.pages import Page
 from kapsa.fleet.orchestrator.ports.clusters import ClusterFilter
 from kapsa.fleet.orchestrator.ports.rate_limits import CREATE_CLUSTER, LIST_CLUSTERS
+from kapsa.fleet.orchestrator.registry.adoptions import AdoptionPlan, AdoptRelease
+from kapsa.fleet.orchestrator.registry.clusters import ClusterResult, RegisterCluster, UpdateCluster
 
 __all__ = ["ClusterController"]
 

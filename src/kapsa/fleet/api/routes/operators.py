@@ -13,14 +13,14 @@ from kapsa.fleet.api.requests import ApiRequest, etag, expected_version
 from kapsa.fleet.domain.operators import ManagedOperator, OperatorVersion
 from kapsa.fleet.orchestrator.cursors import DEFAULT_LIMIT
 from kapsa.fleet.orchestrator.operator_health import OperatorHealthReport
-from kapsa.fleet.orchestrator.operators import (
+from kapsa.fleet.orchestrator.pages import Page
+from kapsa.fleet.orchestrator.ports.rate_limits import LIST_OPERATORS
+from kapsa.fleet.orchestrator.registry.operators import (
     AddVersion,
     RegisteredOperator,
     RegisterOperator,
     UpdateOperator,
 )
-from kapsa.fleet.orchestrator.pages import Page
-from kapsa.fleet.orchestrator.ports.rate_limits import LIST_OPERATORS
 
 __all__ = ["OperatorController"]
 

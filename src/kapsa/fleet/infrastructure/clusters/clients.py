@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 from kapsa.fleet.domain.errors import UnknownObject
 from kapsa.fleet.infrastructure.clusters.gateway import untrusted_client
-from kapsa.fleet.orchestrator.cluster_credentials import ClusterCredentials
 from kapsa.fleet.orchestrator.ports.clusters import ClusterRepository
 from kapsa.fleet.orchestrator.ports.transactions import Transactions
+from kapsa.fleet.orchestrator.registry.cluster_credentials import ClusterCredentials
 from kapsa.runtime import Client
 
 __all__ = ["ClusterClients"]

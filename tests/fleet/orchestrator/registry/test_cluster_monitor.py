@@ -16,9 +16,6 @@ from kapsa.fleet.domain.principals import Principal, Role
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import PostgresClusters
 from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
-from kapsa.fleet.orchestrator.cluster_credentials import ClusterCredentials
-from kapsa.fleet.orchestrator.cluster_monitor import ClusterMonitor, judge_reading
-from kapsa.fleet.orchestrator.clusters import Clusters, RegisterCluster
 from kapsa.fleet.orchestrator.ports.clusters import (
     ClusterIdentity,
     ClusterReading,
@@ -26,6 +23,9 @@ from kapsa.fleet.orchestrator.ports.clusters import (
     IssuedAccess,
     ServiceAccountRef,
 )
+from kapsa.fleet.orchestrator.registry.cluster_credentials import ClusterCredentials
+from kapsa.fleet.orchestrator.registry.cluster_monitor import ClusterMonitor, judge_reading
+from kapsa.fleet.orchestrator.registry.clusters import Clusters, RegisterCluster
 from tests.fleet.audit_recorder import AuditRecorder
 
 ADMIN = Principal("ada", frozenset({Role.ADMIN}))

@@ -14,8 +14,8 @@ from kapsa.fleet.domain.errors import UnknownObject
 from kapsa.fleet.domain.principals import Principal, Role
 from kapsa.fleet.infrastructure.crds.live_resources import ClusterResources
 from kapsa.fleet.infrastructure.postgres.registry.rollout_registry import PostgresRegistry
-from kapsa.fleet.orchestrator.clusters import RegisterCluster
 from kapsa.fleet.orchestrator.ports.crds import ResourcesUnreadable
+from kapsa.fleet.orchestrator.registry.clusters import RegisterCluster
 from tests.fleet.orchestrator.conftest import Registry
 
 ADMIN = Principal("ada", frozenset({Role.ADMIN}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kapsa.fleet.domain.values import MASK
-from kapsa.fleet.orchestrator.secret_values import without_masks
+from kapsa.fleet.orchestrator.registry.secret_values import without_masks
 
 PATHS = frozenset({("admin", "password"), ("token",), ("only", "secret")})
 

@@ -11,11 +11,7 @@ from kapsa.fleet.domain.errors import InvalidField, InvalidInput, NotAllowed, St
 from kapsa.fleet.domain.inventory import ClusterInventory
 from kapsa.fleet.domain.principals import Principal, Role
 from kapsa.fleet.domain.windows import ChangeFreeze, MaintenanceWindow, check_windows
-from kapsa.fleet.orchestrator.adoptions import AdoptionPlan, Adoptions, AdoptRelease
-from kapsa.fleet.orchestrator.cluster_credentials import ClusterCredentials, account_of
-from kapsa.fleet.orchestrator.cluster_monitor import judge_reading
 from kapsa.fleet.orchestrator.cursors import DEFAULT_LIMIT, check_limit, decode_cursor, page_of
-from kapsa.fleet.orchestrator.names import check_labels, check_name
 from kapsa.fleet.orchestrator.pages import Page
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
 from kapsa.fleet.orchestrator.ports.clusters import (
@@ -28,6 +24,10 @@ from kapsa.fleet.orchestrator.ports.clusters import (
     IssuedAccess,
 )
 from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
+from kapsa.fleet.orchestrator.registry.adoptions import AdoptionPlan, Adoptions, AdoptRelease
+from kapsa.fleet.orchestrator.registry.cluster_credentials import ClusterCredentials, account_of
+from kapsa.fleet.orchestrator.registry.cluster_monitor import judge_reading
+from kapsa.fleet.orchestrator.registry.names import check_labels, check_name
 
 __all__ = ["ClusterResult", "Clusters", "RegisterCluster", "UpdateCluster"]
 

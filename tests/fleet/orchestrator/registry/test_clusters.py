@@ -20,8 +20,8 @@ from kapsa.fleet.domain.clusters import ClusterCondition, ClusterEnvironment
 from kapsa.fleet.domain.errors import InvalidInput, NotAllowed, StateConflict, UnknownObject
 from kapsa.fleet.domain.principals import Principal, Role
 from kapsa.fleet.infrastructure.postgres.database import Database
-from kapsa.fleet.orchestrator.clusters import RegisterCluster, UpdateCluster
 from kapsa.fleet.orchestrator.ports.clusters import ClusterFilter, ClusterUnreachable
+from kapsa.fleet.orchestrator.registry.clusters import RegisterCluster, UpdateCluster
 from kapsa.runtime import Client, NotFound
 from tests.eventually import eventually
 from tests.fleet.orchestrator.conftest import Registry

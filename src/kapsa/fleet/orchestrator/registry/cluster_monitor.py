@@ -11,7 +11,6 @@ import msgspec
 
 from kapsa.fleet.domain.clusters import ClusterCondition, ClusterHealth, ManagedCluster
 from kapsa.fleet.domain.errors import InvalidInput
-from kapsa.fleet.orchestrator.cluster_credentials import ClusterCredentials
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
 from kapsa.fleet.orchestrator.ports.clusters import (
     CheckClaim,
@@ -23,6 +22,7 @@ from kapsa.fleet.orchestrator.ports.clusters import (
 )
 from kapsa.fleet.orchestrator.ports.transactions import Transactions
 from kapsa.fleet.orchestrator.ports.vault import VaultError
+from kapsa.fleet.orchestrator.registry.cluster_credentials import ClusterCredentials
 
 __all__ = ["ClusterMonitor", "judge_reading"]
 

@@ -17,9 +17,9 @@ from kapsa.fleet.domain.errors import InvalidInput, NotAllowed, StateConflict, U
 from kapsa.fleet.domain.inventory import ForeignManager
 from kapsa.fleet.domain.operators import UploadedChart
 from kapsa.fleet.domain.principals import Principal, Role
-from kapsa.fleet.orchestrator.adoptions import AdoptRelease
-from kapsa.fleet.orchestrator.clusters import RegisterCluster
-from kapsa.fleet.orchestrator.operators import RegisterOperator
+from kapsa.fleet.orchestrator.registry.adoptions import AdoptRelease
+from kapsa.fleet.orchestrator.registry.clusters import RegisterCluster
+from kapsa.fleet.orchestrator.registry.operators import RegisterOperator
 from kapsa.runtime import Client
 from tests.eventually import eventually
 from tests.fleet.charts import crd, operator_chart

@@ -19,9 +19,14 @@ from kapsa.fleet.infrastructure.charts.published_charts import PublishedCharts
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
 from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
-from kapsa.fleet.orchestrator.operator_secrets import OperatorSecrets
-from kapsa.fleet.orchestrator.operators import AddVersion, Operators, RegisterOperator, UpdateOperator
 from kapsa.fleet.orchestrator.ports.charts import ChartCrd, InspectedChart, RepositoryLogin
+from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
+from kapsa.fleet.orchestrator.registry.operators import (
+    AddVersion,
+    Operators,
+    RegisterOperator,
+    UpdateOperator,
+)
 from tests.fleet.audit_recorder import AuditRecorder
 from tests.fleet.charts import crd, operator_chart
 

@@ -21,15 +21,15 @@ from kapsa.fleet.domain.principals import Principal, Role
 from kapsa.fleet.domain.values import leaf_paths, masked, merge_values
 from kapsa.fleet.domain.versions import is_version, version_order
 from kapsa.fleet.orchestrator.cursors import DEFAULT_LIMIT, check_limit, decode_cursor, page_of
-from kapsa.fleet.orchestrator.names import check_name, check_values
-from kapsa.fleet.orchestrator.operator_secrets import OperatorSecrets
 from kapsa.fleet.orchestrator.pages import Page
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
 from kapsa.fleet.orchestrator.ports.charts import Charts, InspectedChart, RepositoryLogin
 from kapsa.fleet.orchestrator.ports.operators import OperatorRepository
 from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
 from kapsa.fleet.orchestrator.ports.vault import KeyVault
-from kapsa.fleet.orchestrator.secret_values import without_masks
+from kapsa.fleet.orchestrator.registry.names import check_name, check_values
+from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
+from kapsa.fleet.orchestrator.registry.secret_values import without_masks
 
 __all__ = [
     "AddVersion",

@@ -13,7 +13,6 @@ from kapsa.fleet.domain.clusters import ManagedCluster
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput, StateConflict, UnknownObject
 from kapsa.fleet.domain.operators import ManagedOperator, OperatorVersion
 from kapsa.fleet.domain.principals import Principal
-from kapsa.fleet.orchestrator.cluster_credentials import ClusterCredentials
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
 from kapsa.fleet.orchestrator.ports.charts import Charts
 from kapsa.fleet.orchestrator.ports.clusters import (
@@ -26,6 +25,7 @@ from kapsa.fleet.orchestrator.ports.clusters import (
 from kapsa.fleet.orchestrator.ports.operators import OperatorRepository
 from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
 from kapsa.fleet.orchestrator.ports.vault import KeyVault
+from kapsa.fleet.orchestrator.registry.cluster_credentials import ClusterCredentials
 
 __all__ = ["AdoptRelease", "AdoptionPlan", "Adoptions"]
 
