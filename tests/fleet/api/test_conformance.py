@@ -25,6 +25,7 @@ from tests.fleet.api.harness import NoLimits, application, token
 from tests.fleet.api.objects import create_objects, routes
 
 SAMPLE = 3
+EXAMPLES_IN_FULL = 10
 # The rules of the domain (names, versions, what exists) are stricter than a schema can say, and answer 400.
 NOT_CHECKED = ("positive_data_acceptance",)
 
@@ -107,13 +108,14 @@ def _failed_checks(recorder: Any) -> list[str]:
     return lines
 
 
+@pytest.mark.timeout(900)
 def test_schemathesis_finds_nothing(server: str, request: pytest.FixtureRequest) -> None:
     seed = request.config.getoption("--sweep-seed") or 1
     operations = sorted(
         route.operation for route in routes() if route.path.startswith("/api/") or route.path == "/health"
     )
     if request.config.getoption("--full"):
-        failures = _failures(server, None, 100, seed)
+        failures = _failures(server, None, EXAMPLES_IN_FULL, seed)
     else:
         failures = _failures(server, random.Random(seed).sample(operations, SAMPLE), 5, seed)
     assert not failures, f"{len(failures)} failures:\n" + "\n".join(failures[:15])

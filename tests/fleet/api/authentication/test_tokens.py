@@ -96,7 +96,7 @@ REFUSED = {
     "another type": _forged({"typ": "JWE"}),
     "expired": token(nbf=NOW - 900, exp=NOW - 31),
     "too early": token(nbf=NOW + 3600, exp=NOW + 7200),
-    "issued in the future": token(iat=NOW + 90),
+    "issued in the future": token(iat=NOW + 3600),
     "without exp": token(exp=None),
     "without nbf": token(nbf=None),
     "without iss": token(iss=None),
