@@ -43,7 +43,7 @@ class PostgresApprovals:
         query = (
             select(approval.c.document)
             .where(approval.c.deployment_id == deployment_id)
-            .order_by(approval.c.created_at, approval.c.id)
+            .order_by(approval.c.sequence)  # two may be of the same moment
         )
         return [msgspec.convert(row.document, ApprovalRequest) for row in await connection.execute(query)]
 

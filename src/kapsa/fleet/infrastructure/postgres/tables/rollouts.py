@@ -6,6 +6,7 @@ from sqlalchemy import (
     Column,
     DateTime,
     ForeignKey,
+    Identity,
     Index,
     Integer,
     Table,
@@ -123,6 +124,7 @@ approval = Table(
     Column("state", Text, nullable=False),
     Column("document", JSONB, nullable=False),
     Column("created_at", _MOMENT, nullable=False, server_default=_NOW),
+    Column("sequence", BigInteger, Identity(always=True), nullable=False),
     Index(None, "deployment_id"),
     Index(None, "created_at", "id"),
 )

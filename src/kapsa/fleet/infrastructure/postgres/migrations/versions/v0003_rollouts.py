@@ -87,7 +87,8 @@ CREATE TABLE fleet.approval (
     CONSTRAINT approval_deployment_id_fkey REFERENCES fleet.deployment (id) ON DELETE CASCADE,
   state text NOT NULL,
   document jsonb NOT NULL,
-  created_at timestamptz NOT NULL DEFAULT fleet.now()
+  created_at timestamptz NOT NULL DEFAULT fleet.now(),
+  sequence bigint GENERATED ALWAYS AS IDENTITY
 );
 CREATE INDEX approval_deployment_id ON fleet.approval (deployment_id);
 CREATE INDEX approval_created_at_id ON fleet.approval (created_at, id);
