@@ -121,6 +121,8 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Maximum number of deployments under way, over all replicas."""
     slots: Annotated[int, msgspec.Meta(ge=1, le=100)] = 10
     """Maximum number of clusters that this replica works on at the same time."""
+    health_check_seconds: Annotated[int, msgspec.Meta(ge=1, le=300)] = 30
+    """Seconds between two health checks of a cluster that a deployment changes."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> "FleetSettings":

@@ -88,6 +88,20 @@ async def test_a_stop_lets_a_round_finish() -> None:
     assert finished == [1]
 
 
+async def test_a_stop_asks_work_that_never_returns_to_end() -> None:
+    asked, finished = asyncio.Event(), []
+
+    async def serve() -> None:
+        await asked.wait()
+        finished.append(1)
+
+    tasks = BackgroundTasks((BackgroundTask("engine", serve, on_stop=asked.set),))
+    tasks.start()
+    await asyncio.sleep(1)
+    await tasks.stop(timeout=10)
+    assert finished == [1]
+
+
 async def test_a_stop_cancels_a_round_that_takes_too_long_and_a_task_that_never_ends() -> None:
     async def hang() -> None:
         await asyncio.Event().wait()

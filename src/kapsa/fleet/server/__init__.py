@@ -2,7 +2,7 @@
 
 - `services`: what the API and the background tasks use, built from settings.
 - `api_parts`: the parts of the API.
-- `plan_sources`: the sources of plans.
+- `registry`, `rollouts`: the use cases behind both.
 - `background`: tasks that run all the time.
 - `http_server`: the listener of the API.
 - `lifecycle`: start and stop.

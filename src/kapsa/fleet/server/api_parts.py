@@ -11,22 +11,12 @@ from kapsa.fleet.api.authentication.oidc import OidcClient, OidcFlow
 from kapsa.fleet.api.authentication.sessions import SessionKeeper
 from kapsa.fleet.api.authentication.tokens import TokenVerifier
 from kapsa.fleet.api.use_cases import UseCases
-from kapsa.fleet.domain.approvals import ApprovalPolicy
-from kapsa.fleet.domain.clusters import ClusterEnvironment
 from kapsa.fleet.infrastructure.local_keys import LOCAL_ISSUER, LocalKeys
 from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import PostgresClusters
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
-from kapsa.fleet.infrastructure.postgres.registry.rollout_registry import PostgresRegistry
-from kapsa.fleet.infrastructure.postgres.rollouts.approvals import PostgresApprovals
 from kapsa.fleet.infrastructure.postgres.rollouts.health_readings import PostgresHealthReadings
-from kapsa.fleet.infrastructure.postgres.rollouts.store import PostgresRollouts
 from kapsa.fleet.infrastructure.requests.browser_sessions import PostgresBrowserSessions
-from kapsa.fleet.orchestrator.approval_requests import ApprovalDesk, ApprovalMail
-from kapsa.fleet.orchestrator.approvals import Approvals
-from kapsa.fleet.orchestrator.deployments import Deployments
 from kapsa.fleet.orchestrator.operator_health import OperatorHealths
-from kapsa.fleet.orchestrator.planner import RolloutPlanner
-from kapsa.fleet.server.plan_sources import UnavailablePlanSources
 from kapsa.fleet.server.services import ManagerServices
 from kapsa.fleet.settings import PREFIX, FleetSettings
 
@@ -58,13 +48,6 @@ def build_api_parts(services: ManagerServices) -> ApiParts:
 
 def _use_cases(services: ManagerServices) -> UseCases:
     registry = services.registry
-    rollouts, rows, policy = PostgresRollouts(services.vault), PostgresApprovals(), ApprovalPolicy()
-    mail = ApprovalMail(
-        dict.fromkeys(ClusterEnvironment, services.settings.approval_recipients), services.settings.public_url
-    )
-    desk = ApprovalDesk(rows, services.outbox, policy, mail)
-    sources = UnavailablePlanSources()
-    planner = RolloutPlanner(sources, sources, sources)
     return UseCases(
         operators=registry.operators,
         clusters=registry.clusters,
@@ -73,10 +56,8 @@ def _use_cases(services: ManagerServices) -> UseCases:
         health=OperatorHealths(
             services.database, PostgresOperators(), PostgresClusters(), PostgresHealthReadings()
         ),
-        deployments=Deployments(
-            services.database, rollouts, desk, PostgresRegistry(), planner, services.audit, policy
-        ),
-        approvals=Approvals(services.database, rollouts, rows, services.audit),
+        deployments=services.rollouts.deployments,
+        approvals=services.rollouts.approvals,
     )
 
 

@@ -25,6 +25,8 @@ class BackgroundTask(msgspec.Struct, frozen=True):
     """True if the manager cannot go on without it: its first failure stops the manager."""
     cancel: bool = False
     """True to cancel it when the manager stops, instead of waiting for the end of the round."""
+    on_stop: Callable[[], None] | None = None
+    """Called when the manager stops: asks work that never returns to come to its end."""
 
 
 class BackgroundTasks:
@@ -47,6 +49,8 @@ class BackgroundTasks:
         if not self._running:
             return
         for task, running in zip(self._tasks, self._running, strict=True):
+            if task.on_stop is not None:
+                task.on_stop()
             if task.cancel:
                 running.cancel()
         _, late = await asyncio.wait(self._running, timeout=timeout)

@@ -63,6 +63,9 @@ def build_rollouts(
         owner=f"{socket.gethostname()}-{os.getpid()}",
         approvals=policy,
         max_concurrent_deployments=settings.max_concurrent_deployments,
+        slots=settings.slots,
+        check_interval=timedelta(seconds=settings.health_check_seconds),
+        retry_interval=timedelta(seconds=min(10, settings.health_check_seconds)),
     )
     conductor = RolloutConductor(database, store, rows, planner, desk, chosen)
     return RolloutServices(

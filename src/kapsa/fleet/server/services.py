@@ -60,7 +60,7 @@ class ManagerServices(msgspec.Struct, frozen=True, kw_only=True):
             BackgroundTask("outbox", self.dispatcher.deliver_due, every=1.0),
             BackgroundTask("retention", self.retention.sweep, every=3600.0),
             BackgroundTask("cluster-health", self.registry.monitor.run_due, every=1.0),
-            BackgroundTask("rollouts", self.rollouts.engine.run_due, every=1.0),
+            BackgroundTask("rollouts", self.rollouts.engine.serve, on_stop=self.rollouts.engine.stop),
         )
 
     async def close(self) -> None:

@@ -250,3 +250,29 @@ async def test_a_record_that_our_dead_helm_left_leads_to_one_revision(
     assert revisions == ([1, 2] if cut_off else [1, 2, 3])
     expected = DeploymentPhase.COMPLETED if cut_off else DeploymentPhase.ROLLED_BACK
     assert (await fleet.deployment(made.id)).phase is expected
+
+
+async def test_a_replica_that_stops_finishes_what_is_under_way_and_claims_nothing_more(
+    database: Database,
+) -> None:
+    fleet = RolloutHarness(database, "dev-1", "dev-2")
+    await fleet.register()
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold(call: str) -> None:
+        if call.endswith(" upgrade"):
+            begun.set()
+            await go_on.wait()
+
+    fleet.clusters.on_call = hold
+    made = await fleet.create(DirectStrategy(parallel_clusters=1))
+    serving = asyncio.create_task(fleet.engine.serve())
+    await asyncio.wait_for(begun.wait(), 10)
+    fleet.engine.stop()
+    await asyncio.sleep(0.05)
+    assert not serving.done()
+    go_on.set()
+    await asyncio.wait_for(serving, 10)
+    acts = [fleet.clusters[name].completed for name in ("dev-1", "dev-2")]
+    assert acts == [["upgrade operators/cert-manager 2"], []]
+    assert (await fleet.deployment(made.id)).phase is not DeploymentPhase.COMPLETED

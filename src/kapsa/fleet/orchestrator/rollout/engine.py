@@ -40,6 +40,7 @@ class RolloutEngine:
         self._worker = worker
         self._settings = settings
         self._keeper = LeaseKeeper(transactions, store, settings.lease, monotonic=monotonic)
+        self._stopping = asyncio.Event()
 
     async def run_due(self) -> int:
         """Do what is due now, as much as there are slots for. Return how many rows were worked on."""
@@ -55,22 +56,34 @@ class RolloutEngine:
         async with self._transactions.transaction() as connection:
             return await self._store.next_due(connection)
 
+    def stop(self) -> None:
+        """Claim nothing more: `serve` returns when what is under way has ended."""
+        self._stopping.set()
+
     async def serve(self) -> None:
-        """Work until cancelled. What is under way then is taken up by another replica when its lease lapses."""
+        """Work until stopped. What a cancellation cuts off is taken up by another replica when its lease lapses."""
         at_work: set[asyncio.Task[None]] = set()
         try:
-            while True:
+            while not self._stopping.is_set():
                 await self._fill(at_work)
-                if at_work:
-                    _, at_work = await asyncio.wait(
-                        at_work, timeout=IDLE_SECONDS, return_when=asyncio.FIRST_COMPLETED
-                    )
-                else:
-                    await asyncio.sleep(IDLE_SECONDS)
+                at_work = await self._pause(at_work)
+            if at_work:
+                await asyncio.wait(at_work)
         finally:
             for task in at_work:
                 task.cancel()
             await asyncio.gather(*at_work, return_exceptions=True)
+
+    async def _pause(self, at_work: set[asyncio.Task[None]]) -> set[asyncio.Task[None]]:
+        """Wait until work ends, a stop is asked for, or a moment has passed. Return what is still under way."""
+        stop = asyncio.create_task(self._stopping.wait())
+        try:
+            _, pending = await asyncio.wait(
+                {*at_work, stop}, timeout=IDLE_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            stop.cancel()
+        return at_work & pending
 
     async def _fill(self, at_work: set[asyncio.Task[None]]) -> None:
         free = self._settings.slots - len(at_work)
