@@ -26,7 +26,7 @@ def unknown_fields(schema: Schema | None, obj: dict[str, Any]) -> list[str]:
 
 
 def _walk(schema: Schema, value: Any, path: str, unknown: list[str] | None) -> None:
-    """StepRun `value`: append the paths of unknown fields to `unknown`, or remove the fields if it is None."""
+    """Visit `value`: append the paths of unknown fields to `unknown`, or remove the fields if it is None."""
     if schema.preserve_unknown:
         _walk_preserved(schema, value, path, unknown)
     elif type(value) is dict:
@@ -39,7 +39,7 @@ def _walk(schema: Schema, value: Any, path: str, unknown: list[str] | None) -> N
 
 
 def _walk_preserved(schema: Schema, value: Any, path: str, unknown: list[str] | None) -> None:
-    """StepRun a value with x-kubernetes-preserve-unknown-fields: pruning continues in specified fields only."""
+    """Visit a value with x-kubernetes-preserve-unknown-fields: pruning continues in specified fields only."""
     if type(value) is dict:
         for key, item in value.items():
             child = schema.properties.get(key, schema.additional)

@@ -64,6 +64,22 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True, eq=False, weakref=True):
     one_of: tuple[Schema, ...] = ()
     not_: Schema | None = None
     rules: tuple[ValidationRule, ...] = ()
+    free_text: bool = False
+    """Computed: any string is valid. Most values of most objects are such, so validation looks here first."""
+
+    def __post_init__(self) -> None:
+        limits = (
+            self.format,
+            self.pattern,
+            self.enum is not None,
+            self.min_length is not None,
+            self.max_length is not None,
+            self.all_of,
+            self.any_of,
+            self.one_of,
+            self.not_,
+        )
+        msgspec.structs.force_setattr(self, "free_text", self.type == "string" and not any(limits))
 
     @classmethod
     def from_crd(cls, open_api_v3_schema: Mapping[str, Any] | None) -> Schema:

@@ -35,6 +35,8 @@ _UNCHECKED = (
 )
 _INT64 = 1 << 63
 _INT_RANGES = {"int32": 1 << 31, "int64": _INT64}
+_FREE_TEXT_CHECKS = 6
+"""The number that `_check` returns for a string without facets."""
 _ABSENT: Any = object()
 _Errors = dict[str, FieldError]
 
@@ -99,8 +101,9 @@ def _finish(
     warnings: list[str] | None,
 ) -> list[FieldError]:
     errors += validate_embedded(schema, obj)
-    if old is None or not validate_lists(schema, old):
-        errors += validate_lists(schema, obj)
+    duplicates = validate_lists(schema, obj)
+    if duplicates and (old is None or not validate_lists(schema, old)):
+        errors += duplicates
     if has_rules(schema):
         if any(error.reason in _BLOCKING for error in errors):
             errors.append(field_errors.invalid("<nil>", None, _UNCHECKED))
@@ -317,13 +320,14 @@ def _check_object(schema: Schema, value: dict[str, Any], path: str, errors: _Err
     before = old if isinstance(old, dict) else None
     properties, additional = schema.properties, schema.additional
     for key, item in value.items():
-        child = properties.get(key)
-        if child is not None:
-            name = f"{path}.{key}" if path else key
-        elif additional is not None:
-            child, name = additional, f"{path}.{key}"
-        else:
+        named = properties.get(key)
+        child = additional if named is None else named
+        if child is None:
             continue
+        if child.free_text and type(item) is str:
+            matches += _FREE_TEXT_CHECKS
+            continue
+        name = key if named is not None and not path else f"{path}.{key}"
         previous = _ABSENT if before is None else before.get(key, _ABSENT)
         matches += _check(child, item, name, errors, previous)
     for key in schema.required:

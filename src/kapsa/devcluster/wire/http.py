@@ -203,12 +203,9 @@ class Body:
 
 def response_head(status: int, headers: list[tuple[str, str]]) -> bytes:
     """Return the head of a response, with the empty line that ends it."""
-    lines = [_status_line(status)]
-    for name, value in headers:
-        if _FORBIDDEN.search(value):
-            value = _FORBIDDEN.sub(" ", value)
-        lines.append(f"{name}: {value}\r\n")
-    lines.append("\r\n")
+    if _FORBIDDEN.search("".join([value for _, value in headers])):
+        headers = [(name, _FORBIDDEN.sub(" ", value)) for name, value in headers]
+    lines = [_status_line(status), *[f"{name}: {value}\r\n" for name, value in headers], "\r\n"]
     return "".join(lines).encode("utf-8", "replace")
 
 

@@ -43,10 +43,11 @@ def remote_page(headers: Mapping[str, str]) -> str:
     Over plain HTTP no credentials are needed, and a browser on this machine could be made to send requests. It names
     the page's host in Origin, or in Host when a name of the page resolves to the loopback address.
     """
-    for value in (headers.get("origin", ""), headers.get("host", "")):
-        if value and not _is_local(value):
-            return value
-    return ""
+    origin = headers.get("origin")
+    if origin and not _is_local(origin):
+        return origin
+    host = headers.get("host", "")
+    return "" if _is_local(host) else host
 
 
 @lru_cache(maxsize=256)

@@ -85,6 +85,8 @@ def path_segment(name: str, prefix: bool = False) -> list[str]:
     """Return the problems of a name that must be one segment of a URL, such as a role's."""
     if not prefix and name in (".", ".."):
         return [f"may not be '{name}'"]
+    if "/" not in name and "%" not in name:
+        return []
     return [f"may not contain '{character}'" for character in "/%" if character in name]
 
 
