@@ -124,6 +124,11 @@ class Reader:
         self.discovery = Discovery(self._fetch, clock=self.clock)
         self._codecs: dict[tuple[Kind, type[Any] | None], Codec] = {}
 
+    @property
+    def transport(self) -> Transport:
+        """The transport, for a proxy that forwards whole requests: without retries, write gate and observers."""
+        return self._dispatcher.transport
+
     def observe(self, observer: CallObserver) -> None:
         """Call `observer` after each attempt of a request, for instance to record metrics."""
         self._dispatcher.observers.append(observer)

@@ -1,0 +1,149 @@
+"""The gate: a server on loopback that helm talks to in place of a cluster."""
+
+import asyncio
+import hmac
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from kapsa.fleet.infrastructure.helm.certificate import gate_certificate
+from kapsa.fleet.infrastructure.helm.gate_rules import GateRequest, GateRuling, RequestRefused
+from kapsa.fleet.infrastructure.helm.gate_session import GateSession
+from kapsa.fleet.orchestrator.ports.leases import LeaseGuard
+from kapsa.runtime import Response, Transport
+
+__all__ = ["GateAccess", "HelmGate"]
+
+_ADDRESS = "127.0.0.1"
+_LARGEST_BODY = 8 * 1024 * 1024
+"""Above any object that an API server stores."""
+_RETURNED = ("content-type", "retry-after", "warning", "etag", "cache-control", "audit-id")
+_RETRIED = frozenset({429, 503})
+"""Statuses after which helm tries again if the answer has a time."""
+
+
+class GateAccess(msgspec.Struct, frozen=True):
+    """The address, the certificate and the token with which one run reaches its cluster."""
+
+    server: str
+    authority: bytes
+    token: str
+
+    def __repr__(self) -> str:
+        return f"GateAccess({self.server})"
+
+
+class HelmGate:
+    """The server. It listens from the first session on, and a request without the token of a run gets 401."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, GateSession] = {}
+        self._runner: web.ServerRunner | None = None
+        self._authority = b""
+        self._port = 0
+        self._starting = asyncio.Lock()
+
+    @asynccontextmanager
+    async def open(
+        self, transport: Transport, guard: LeaseGuard, *, idle: bool = False
+    ) -> AsyncIterator[tuple[GateSession, GateAccess]]:
+        """Let one run through to a cluster, until the block ends or the lease lapses."""
+        await self._listen()
+        session = GateSession(transport, guard, idle=idle)
+        self._sessions[session.token] = session
+        try:
+            yield session, GateAccess(f"https://{_ADDRESS}:{self._port}", self._authority, session.token)
+        finally:
+            del self._sessions[session.token]
+            await session.close()
+
+    async def close(self) -> None:
+        """Stop listening, and end all sessions."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await asyncio.gather(*(session.close() for session in self._sessions.values()))
+            await runner.cleanup()
+
+    async def _listen(self) -> None:
+        async with self._starting:
+            if self._runner is not None:
+                return
+            context, self._authority = await asyncio.to_thread(gate_certificate, _ADDRESS)
+            self._runner = await _serve(self._handle, context)
+            self._port = self._runner.addresses[0][1]
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        session = self._session_of(request)
+        if session is None:
+            return _refusal(RequestRefused(401, "Unauthorized", "the token is not that of a run under way"))
+        async with session.request_under_way():
+            try:
+                received = GateRequest(
+                    request.method, request.raw_path, request.headers, await request.read()
+                )
+                ruling, allowed = session.judge(received)
+                if ruling is GateRuling.WATCH:
+                    return await _follow(session, allowed, request)
+                return _reply(await session.forward(ruling, allowed))
+            except RequestRefused as error:
+                return _refusal(error)
+
+    def _session_of(self, request: web.BaseRequest) -> GateSession | None:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if scheme != "Bearer" or not token.isascii():
+            return None
+        matching = [each for each in self._sessions.values() if hmac.compare_digest(each.token, token)]
+        return matching[0] if matching else None
+
+
+async def _serve(handler: Any, context: ssl.SSLContext) -> web.ServerRunner:
+    loop = asyncio.get_running_loop()
+
+    def make_request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
+        return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=_LARGEST_BODY)
+
+    server = web.Server(handler, request_factory=make_request, handler_cancellation=True, access_log=None)
+    runner = web.ServerRunner(server, shutdown_timeout=0.5)
+    await runner.setup()
+    await web.TCPSite(runner, _ADDRESS, 0, ssl_context=context).start()
+    return runner
+
+
+async def _follow(
+    session: GateSession, request: GateRequest, received: web.BaseRequest
+) -> web.StreamResponse:
+    async with session.stream(request) as stream:
+        response = web.StreamResponse(status=stream.status, headers=_returned(stream.headers))
+        await response.prepare(received)
+        async for chunk in stream:
+            await response.write(chunk)
+        return response
+
+
+def _reply(response: Response) -> web.Response:
+    headers = _returned(response.headers)
+    if response.status in _RETRIED:
+        headers.setdefault("retry-after", "1")
+    return web.Response(status=response.status, headers=headers, body=response.body)
+
+
+def _returned(headers: Any) -> dict[str, str]:
+    return {name: headers[name] for name in _RETURNED if name in headers}
+
+
+def _refusal(error: RequestRefused) -> web.Response:
+    """Return a Status object, as an API server answers."""
+    body = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": str(error),
+        "reason": error.reason,
+        "code": error.status,
+    }
+    return web.Response(status=error.status, body=msgspec.json.encode(body), content_type="application/json")

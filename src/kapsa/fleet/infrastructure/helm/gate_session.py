@@ -1,0 +1,191 @@
+"""One run's way through the gate: its token, credential and lease, and a record of each write.
+
+Before each write the lease is checked on the monotonic clock of this process: a manager that slept past its lease
+writes nothing, and neither does its helm. A run that got no answer writes nothing more either. Helm would mark its
+revision as failed, and the engine would roll back a version that has done nothing wrong; so the revision stays
+pending, is recognized as ours, and is made again.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from kapsa.adapters.redaction import printable, redact
+from kapsa.fleet.infrastructure.helm.api_path import parse_path
+from kapsa.fleet.infrastructure.helm.gate_rules import GateRequest, GateRuling, RequestRefused, judge_request
+from kapsa.fleet.orchestrator.ports.leases import LeaseGuard, LeaseLost
+from kapsa.runtime import Response, StreamResponse, Transport, TransportError
+
+__all__ = ["GateSession", "GateWrite"]
+
+_FORWARDED = ("Accept", "Content-Type", "If-None-Match")
+"""Headers of helm that reach the API server: no credential, and nobody to impersonate."""
+_WRITE_SECONDS = 60.0
+_POLL_SECONDS = 1.0
+_RETRY_DELAYS = (0.2, 1.0)
+_MOST_WRITES = 500
+
+
+class GateWrite(msgspec.Struct, omit_defaults=True, rename="camel"):
+    """A write that a run made, or tried to make."""
+
+    verb: str
+    resource: str
+    status: int = 0
+    """The HTTP status of the answer; 0 if none has arrived."""
+    effect: str = ""
+    """`try` for a write that changed nothing, `refused` for one that was not forwarded."""
+
+
+class GateSession:
+    """The requests of one run."""
+
+    def __init__(self, transport: Transport, guard: LeaseGuard, *, idle: bool = False) -> None:
+        self.token = secrets.token_urlsafe(32)
+        self.writes: list[GateWrite] = []
+        self.write_count = 0
+        self.unreachable = ""
+        """The reason why a request got no answer; empty if each got one."""
+        self._transport = transport
+        self._guard = guard
+        self._idle = idle
+        self._trace = _trace_headers()
+        self._ended = asyncio.Event()
+        self._tasks: set[asyncio.Task[object]] = set()
+
+    @property
+    def lapsed(self) -> bool:
+        """True if the lease was found to have lapsed."""
+        return self._ended.is_set()
+
+    async def lease_lapses(self) -> None:
+        """Wait until the lease has lapsed, and close the session then."""
+        while not self._ended.is_set() and (remaining := self._guard.remaining) > 0:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), min(remaining, _POLL_SECONDS))
+        self._ended.set()
+
+    async def close(self) -> None:
+        """End every request that is under way."""
+        self._ended.set()
+        tasks = self._tasks - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    @asynccontextmanager
+    async def request_under_way(self) -> AsyncIterator[None]:
+        """Count the present task among those that end with the session."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            yield
+        finally:
+            self._tasks.discard(task)
+
+    def judge(self, request: GateRequest) -> tuple[GateRuling, GateRequest]:
+        """Return the way of a request. Raises `RequestRefused`."""
+        if self._ended.is_set():
+            raise _lapsed()
+        try:
+            return judge_request(request, idle=self._idle)
+        except RequestRefused as error:
+            if request.method != "GET":
+                self._record(request, effect="refused").status = error.status
+            raise
+
+    async def forward(self, ruling: GateRuling, request: GateRequest) -> Response:
+        """Send a request to the API server, and return its answer. Raises `RequestRefused`."""
+        if ruling is not GateRuling.WRITE:
+            write = self._record(request, effect="try") if ruling is GateRuling.TRY else None
+            return await self._answer(request, write, repeatable=True)
+        if self.unreachable:
+            raise _no_answer(self.unreachable)
+        return await self._answer(request, self._record(request), repeatable=False, leased=True)
+
+    @asynccontextmanager
+    async def stream(self, request: GateRequest) -> AsyncIterator[StreamResponse]:
+        """Open a watch, or a log that is followed. Raises `RequestRefused`."""
+        try:
+            async with self._transport.stream(
+                "GET", request.target, headers=self._headers(request)
+            ) as stream:
+                yield stream
+        except TransportError as error:
+            raise self._failed(error) from None
+
+    async def _answer(
+        self, request: GateRequest, write: GateWrite | None, *, repeatable: bool, leased: bool = False
+    ) -> Response:
+        """Send a request, and again if that cannot do anything twice."""
+        for delay in (*_RETRY_DELAYS, None):
+            seconds = self._allowance() if leased else None
+            try:
+                response = await self._transport.request(
+                    request.method,
+                    request.target,
+                    headers=self._headers(request),
+                    body=request.body,
+                    timeout=seconds,
+                )
+            except TransportError as error:
+                if delay is None or not (repeatable or not error.sent):
+                    raise self._failed(error) from None
+                await asyncio.sleep(delay)
+            else:
+                if write is not None:
+                    write.status = response.status
+                return response
+        raise AssertionError("the last attempt returns or raises")
+
+    def _allowance(self) -> float:
+        """Return the seconds for which a write may be sent. Raises `RequestRefused` after the lease."""
+        try:
+            self._guard.check()
+        except LeaseLost:
+            self._ended.set()
+            raise _lapsed() from None
+        return min(self._guard.remaining, _WRITE_SECONDS)
+
+    def _failed(self, error: TransportError) -> RequestRefused:
+        if self._guard.remaining <= 0:
+            self._ended.set()
+            return _lapsed()
+        self.unreachable = self.unreachable or redact(printable(str(error)))[:500]
+        return _no_answer(self.unreachable)
+
+    def _record(self, request: GateRequest, effect: str = "") -> GateWrite:
+        write = GateWrite(request.method, str(parse_path(request.path) or request.path)[:300], effect=effect)
+        self.write_count += 1
+        if len(self.writes) < _MOST_WRITES:
+            self.writes.append(write)
+        return write
+
+    def _headers(self, request: GateRequest) -> dict[str, str]:
+        kept = {name: request.headers[name] for name in _FORWARDED if name in request.headers}
+        return {**kept, **self._trace}
+
+
+def _lapsed() -> RequestRefused:
+    message = "the lease of this run has lapsed: another replica may have taken over"
+    return RequestRefused(403, "Forbidden", message)
+
+
+def _no_answer(reason: str) -> RequestRefused:
+    return RequestRefused(503, "ServiceUnavailable", f"the cluster gave no answer: {reason}")
+
+
+def _trace_headers() -> Mapping[str, str]:
+    """Return the W3C trace context of the present span; nothing in a process that does not trace."""
+    headers: dict[str, str] = {}
+    if "opentelemetry.trace" in sys.modules:
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        TraceContextTextMapPropagator().inject(headers)
+    return headers
