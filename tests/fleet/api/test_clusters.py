@@ -43,7 +43,9 @@ async def test_a_cluster_is_registered_shown_changed_and_deleted(api: ApiClient,
     assert secrets
     texts = [created.text, shown.text, changed.text, (await api.get("/api/v1/audit")).text]
     assert not [secret for secret in secrets if any(secret in each for each in texts)]
-    assert (await api.delete(f"{PATH}/dev-1")).json() == {"notices": []}
+    stale = await api.delete(f"{PATH}/dev-1", headers={"If-Match": '"1"'})
+    assert stale.status_code == 412
+    assert (await api.delete(f"{PATH}/dev-1", headers={"If-Match": '"2"'})).json() == {"notices": []}
     assert (await api.get(f"{PATH}/dev-1")).status_code == 404
 
 

@@ -222,6 +222,21 @@ async def test_a_stream_has_the_history_follows_live_and_ends_with_the_deploymen
     assert malformed.status_code == 400
 
 
+async def test_a_caller_has_at_most_twenty_open_streams(fleet: Fleet) -> None:
+    deployment = await fleet.create()
+    path, headers = f"{PATH}/{deployment}/events", {"Accept": "text/event-stream"}
+    streams = [asyncio.create_task(fleet.victor.get(path, headers=headers)) for _ in range(20)]
+    await asyncio.sleep(0.2)
+    refused = await fleet.victor.get(path, headers=headers)
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "5")
+    other = asyncio.create_task(fleet.olga.get(path, headers=headers))
+    await fleet.maria.delete(f"{PATH}/{deployment}")
+    await fleet.rollouts.settle()
+    for stream in (*streams, other):
+        assert (await asyncio.wait_for(stream, 20)).status_code == 200
+    assert (await fleet.victor.get(path, headers=headers)).status_code == 200
+
+
 async def test_a_stream_ends_when_the_session_is_signed_out_or_the_token_expires(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,3 +45,12 @@ async def test_refused_callers_use_up_no_limit_of_others(database: Database) -> 
         assert (await client.delete(f"{PATH}/none")).status_code == 404
     assert (await client.delete(f"{PATH}/none")).status_code == 429
     assert (await client.get(PATH)).status_code == 200
+
+
+async def test_the_inventory_of_clusters_is_limited_to_30_per_minute_and_user(database: Database) -> None:
+    """A reader may have it taken again, which reads a whole cluster."""
+    database.set_clock(START)
+    client = ApiClient(application(database), token("maria", "Viewer"))
+    path = "/api/v1/clusters/none/releases"
+    statuses = [(await client.get(path, params={"refresh": "true"})).status_code for _ in range(31)]
+    assert statuses == [404] * 30 + [429]

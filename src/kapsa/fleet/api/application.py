@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from kapsa.fleet.api.authentication.authenticator import CallerAuthenticator
 from kapsa.fleet.api.authentication.oidc import OidcFlow
-from kapsa.fleet.api.event_stream import StreamPace
+from kapsa.fleet.api.event_stream import OpenStreams, StreamPace
 from kapsa.fleet.api.middleware.access import AccessMiddleware
 from kapsa.fleet.api.middleware.idempotency import IdempotencyMiddleware
 from kapsa.fleet.api.middleware.observation import (
@@ -101,5 +101,6 @@ def _state(parts: ApiParts) -> dict[str, Any]:
         "oidc": parts.oidc,
         "carries_out_rollouts": parts.carries_out_rollouts,
         "stream_pace": parts.stream_pace,
+        "open_streams": OpenStreams(),
         "accepts_pasted_tokens": parts.accepts_pasted_tokens,
     }

@@ -8,6 +8,7 @@ import structlog
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 
+from kapsa.fleet.api.route_parameters import parameter_fields
 from kapsa.fleet.domain.errors import (
     DomainError,
     InvalidField,
@@ -15,6 +16,7 @@ from kapsa.fleet.domain.errors import (
     NotAllowed,
     StateConflict,
     UnknownObject,
+    VersionMismatch,
 )
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 
@@ -23,7 +25,6 @@ __all__ = [
     "PROBLEM_TYPE",
     "NotAuthenticated",
     "NotServed",
-    "PreconditionFailed",
     "Problem",
     "RateLimited",
     "RequestRejected",
@@ -90,12 +91,6 @@ class NotAuthenticated(RequestRejected):
         super().__init__(detail, headers={"WWW-Authenticate": challenge})
 
 
-class PreconditionFailed(RequestRejected):
-    """A change of a version that is no longer the present one."""
-
-    status = 412
-
-
 class UnsupportedContent(RequestRejected):
     """A body that is not JSON."""
 
@@ -127,6 +122,7 @@ _DOMAIN_STATUS: Mapping[type[DomainError], int] = {
     InvalidInput: 400,
     NotAllowed: 403,
     UnknownObject: 404,
+    VersionMismatch: 412,
     StateConflict: 409,
 }
 
@@ -142,7 +138,7 @@ def answer_with_problem(request: Request, error: Exception) -> Response[bytes]: 
         case ClusterUnreachable():
             return problem_response(409, f"a cluster cannot be used now: {error}")
         case ValidationException():
-            return _invalid_parameters(error)
+            return _invalid_parameters(request, error)
         case HTTPException():
             return _http_problem(request, error)
     log.error("a request failed", method=request.method, route=_route(request), exc_info=error)
@@ -181,12 +177,20 @@ def _domain_status(error: DomainError) -> int:
     return next(status for kind, status in _DOMAIN_STATUS.items() if isinstance(error, kind))
 
 
-def _invalid_parameters(error: ValidationException) -> Response[bytes]:
+def _invalid_parameters(request: Request, error: ValidationException) -> Response[bytes]:  # type: ignore[type-arg]
     """Return the problem with the parameters that litestar could not convert."""
     extra = error.extra if isinstance(error.extra, list) else []
-    fields = tuple(InvalidField(f"/{each.get('key', '')}", _sentence(each)) for each in extra)
-    detail = "; ".join(f"{field.path[1:]}: {field.message}" for field in fields) or "a parameter is invalid"
-    return problem_response(400, detail, fields)
+    names = {field.name: name for name, _, field in parameter_fields(request.route_handler)}
+    fields = tuple(_invalid_parameter(each, names) for each in extra)
+    detail = "; ".join(f"{field.path[1:]}: {field.message}".removeprefix(": ") for field in fields)
+    return problem_response(400, detail or "a parameter is invalid", fields)
+
+
+def _invalid_parameter(entry: Mapping[str, str], names: Mapping[str, str]) -> InvalidField:
+    key = entry.get("key", "")
+    if key == "data":  # a request without a body does not get as far as its decoder
+        return InvalidField("", "the body is missing: send a JSON object")
+    return InvalidField(f"/{names.get(key, key)}", _sentence(entry))
 
 
 def _sentence(entry: Mapping[str, str]) -> str:

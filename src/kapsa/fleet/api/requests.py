@@ -14,6 +14,9 @@ from kapsa.fleet.domain.principals import Principal
 
 __all__ = ["ApiRequest", "etag", "expected_version"]
 
+_NO_VERSION = 2**63
+"""A version that no object has."""
+
 
 class ApiRequest(Request[Any, Any, Any]):
     """A request to the API."""
@@ -60,6 +63,6 @@ def expected_version(if_match: str | None) -> int | None:
         return None
     text = if_match.strip()
     if len(text) > 2 and text[0] == text[-1] == '"' and text[1:-1].isascii() and text[1:-1].isdigit():
-        return int(text[1:-1][:18])
+        return min(int(text[1:-1]), _NO_VERSION)  # int() is quick: a header has at most 64 characters
     message = 'must be an ETag that the API has sent, such as "3", or *'
     raise InvalidInput(f"If-Match {message}", InvalidField("/If-Match", message))

@@ -2,7 +2,15 @@
 
 import msgspec
 
-__all__ = ["DomainError", "InvalidField", "InvalidInput", "NotAllowed", "StateConflict", "UnknownObject"]
+__all__ = [
+    "DomainError",
+    "InvalidField",
+    "InvalidInput",
+    "NotAllowed",
+    "StateConflict",
+    "UnknownObject",
+    "VersionMismatch",
+]
 
 # ruff: noqa: N818 - the names say what happened
 
@@ -38,3 +46,7 @@ class UnknownObject(DomainError):
 
 class StateConflict(DomainError):
     """A request that the present state of its object does not permit. The API answers 409."""
+
+
+class VersionMismatch(StateConflict):
+    """A change that is based on another version than the present one. The API answers 412."""

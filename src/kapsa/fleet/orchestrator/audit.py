@@ -77,6 +77,6 @@ def _position(cursor: str) -> int | None:
     if not cursor:
         return None
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
-        message = "is not a cursor of an earlier page"
-        raise InvalidInput(message, InvalidField("/cursor", message))
+        message = "is not a cursor of this list: use nextCursor of the page before, or leave it out"
+        raise InvalidInput(f"cursor {message}", InvalidField("/cursor", message))
     return int(cursor)

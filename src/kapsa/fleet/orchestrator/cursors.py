@@ -45,7 +45,8 @@ def decode_cursor(cursor: str, size: int) -> tuple[str, ...] | None:
         key = msgspec.json.decode(packed, type=tuple[str, ...]) if len(cursor) <= _LONGEST else ()
     except (binascii.Error, msgspec.DecodeError, ValueError):
         key = ()
-    if len(key) != size:
+    # PostgreSQL stores no text with U+0000, so no cursor of ours has it.
+    if len(key) != size or any("\0" in part for part in key):
         raise _not_of_this_list()
     return key
 

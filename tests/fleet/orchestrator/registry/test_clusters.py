@@ -17,7 +17,13 @@ from sqlalchemy import text
 
 from kapsa.devcluster import DevCluster
 from kapsa.fleet.domain.clusters import ClusterCondition, ClusterEnvironment
-from kapsa.fleet.domain.errors import InvalidInput, NotAllowed, StateConflict, UnknownObject
+from kapsa.fleet.domain.errors import (
+    InvalidInput,
+    NotAllowed,
+    StateConflict,
+    UnknownObject,
+    VersionMismatch,
+)
 from kapsa.fleet.domain.principals import Principal, Role
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.orchestrator.ports.clusters import ClusterFilter, ClusterUnreachable
@@ -260,15 +266,16 @@ async def test_labels_environment_and_windows_can_be_changed(registry: Registry,
     result = await registry.clusters.update(
         ADMIN,
         "dev-1",
-        UpdateCluster(environment=ClusterEnvironment.STAGING, labels={"a": "b"}, expected_version=1),
+        UpdateCluster(environment=ClusterEnvironment.STAGING, labels={"a": "b"}),
+        expected=1,
     )
     assert (result.cluster.environment, result.cluster.labels, result.cluster.version) == (
         ClusterEnvironment.STAGING,
         {"a": "b"},
         2,
     )
-    with pytest.raises(StateConflict, match="changed meanwhile"):
-        await registry.clusters.update(ADMIN, "dev-1", UpdateCluster(expected_version=1))
+    with pytest.raises(VersionMismatch, match="has version 2, not 1"):
+        await registry.clusters.update(ADMIN, "dev-1", UpdateCluster(), expected=1)
     with pytest.raises(InvalidInput, match="not a label key"):
         await registry.clusters.update(ADMIN, "dev-1", UpdateCluster(labels={"a b": "c"}))
     assert registry.audit.entries[-1].payload["fields"] == ["environment", "labels"]

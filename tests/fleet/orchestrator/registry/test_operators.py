@@ -11,7 +11,13 @@ from sqlalchemy import text
 
 from kapsa.adapters.testing.chart_server import ChartServer
 from kapsa.fleet.domain.clusters import ClusterEnvironment
-from kapsa.fleet.domain.errors import InvalidInput, NotAllowed, StateConflict, UnknownObject
+from kapsa.fleet.domain.errors import (
+    InvalidInput,
+    NotAllowed,
+    StateConflict,
+    UnknownObject,
+    VersionMismatch,
+)
 from kapsa.fleet.domain.operators import ChartFacts, HttpChart, UploadedChart
 from kapsa.fleet.domain.principals import Principal, Role
 from kapsa.fleet.domain.values import MASK
@@ -203,9 +209,8 @@ async def test_an_update_keeps_what_it_leaves_out_and_ignores_masks(
     after = await quick.update(
         EDITOR,
         "widget",
-        UpdateOperator(
-            values=values, environment_values={ClusterEnvironment.DEV: {"debug": True}}, expected_version=1
-        ),
+        UpdateOperator(values=values, environment_values={ClusterEnvironment.DEV: {"debug": True}}),
+        expected=1,
     )
     assert after.values == {"token": MASK, "replicas": 3}
     assert (after.environment_values, after.version, after.has_credentials) == (
@@ -220,8 +225,8 @@ async def test_an_update_keeps_what_it_leaves_out_and_ignores_masks(
         assert await OperatorSecrets(PostgresOperators(), vault).values(connection, operator.id) == {
             "token": PASSWORD
         }
-    with pytest.raises(StateConflict, match="changed meanwhile"):
-        await quick.update(EDITOR, "widget", UpdateOperator(values={}, expected_version=1))
+    with pytest.raises(VersionMismatch, match="has version 2, not 1"):
+        await quick.update(EDITOR, "widget", UpdateOperator(values={}), expected=1)
     erased = await quick.update(EDITOR, "widget", UpdateOperator(secret_values=None, credentials=None))
     assert (erased.values, erased.has_credentials) == ({"replicas": 3}, False)
     async with database.transaction() as connection:

@@ -2,13 +2,11 @@
 
 from typing import Annotated
 
-import msgspec
 from litestar import Controller, Response, delete, get, patch, post
 from litestar.params import JSONBody, QueryParameter
 
 from kapsa.fleet.api.access import admin_write, read, write
 from kapsa.fleet.api.parameters import IfMatch, ObjectName, PageCursor, PageLimit
-from kapsa.fleet.api.problems import PreconditionFailed
 from kapsa.fleet.api.requests import ApiRequest, etag, expected_version
 from kapsa.fleet.api.views import DeletionResult
 from kapsa.fleet.domain.clusters import ClusterEnvironment, ClusterHealth, ManagedCluster
@@ -18,7 +16,7 @@ from kapsa.fleet.orchestrator.cursors import DEFAULT_LIMIT
 from kapsa.fleet.orchestrator.operator_health import OperatorOnCluster
 from kapsa.fleet.orchestrator.pages import Page
 from kapsa.fleet.orchestrator.ports.clusters import ClusterFilter
-from kapsa.fleet.orchestrator.ports.rate_limits import CREATE_CLUSTER, LIST_CLUSTERS
+from kapsa.fleet.orchestrator.ports.rate_limits import CREATE_CLUSTER, LIST_CLUSTERS, READ_INVENTORY
 from kapsa.fleet.orchestrator.registry.adoptions import AdoptionPlan, AdoptRelease
 from kapsa.fleet.orchestrator.registry.clusters import ClusterResult, RegisterCluster, UpdateCluster
 
@@ -98,28 +96,29 @@ class ClusterController(Controller):
         self, request: ApiRequest, name: ObjectName, data: JSONBody[UpdateCluster], if_match: IfMatch = None
     ) -> Response[ClusterResult]:
         """Change a cluster, or its credential, or erase its uploaded kubeconfig."""
-        clusters, expected = request.use_cases.clusters, expected_version(if_match)
-        if expected is not None:
-            present = (await clusters.get(request.principal, name)).version
-            if present != expected:
-                raise PreconditionFailed(
-                    f"cluster {name} has version {present}: read it again, and repeat the change"
-                )
-            data = msgspec.structs.replace(data, expected_version=expected)
-        result = await clusters.update(request.principal, name, data)
+        result = await request.use_cases.clusters.update(
+            request.principal, name, data, expected=expected_version(if_match)
+        )
         return Response(result, headers={"ETag": etag(result.cluster.version)})
 
     @delete("/{name:str}", opt=admin_write(), status_code=200, operation_id="deleteCluster")
-    async def remove(self, request: ApiRequest, name: ObjectName) -> DeletionResult:
+    async def remove(self, request: ApiRequest, name: ObjectName, if_match: IfMatch = None) -> DeletionResult:
         """Delete a cluster, its credentials, and what identifies it. Refused while a deployment uses it."""
-        return DeletionResult(await request.use_cases.clusters.delete(request.principal, name))
+        notices = await request.use_cases.clusters.delete(
+            request.principal, name, expected=expected_version(if_match)
+        )
+        return DeletionResult(notices)
 
     @get("/{name:str}/health", opt=read(), operation_id="getClusterHealth")
     async def health(self, request: ApiRequest, name: ObjectName) -> ClusterHealth:
         """Get the health of a cluster, as the last check saw it, at most about a minute ago."""
         return await request.use_cases.clusters.health(request.principal, name)
 
-    @get("/{name:str}/releases", opt={**read(), "statuses": (409,)}, operation_id="getClusterReleases")
+    @get(
+        "/{name:str}/releases",
+        opt={**read(limit=READ_INVENTORY), "statuses": (409,)},
+        operation_id="getClusterReleases",
+    )
     async def releases(
         self, request: ApiRequest, name: ObjectName, refresh: Refresh = False
     ) -> ClusterInventory:

@@ -154,7 +154,7 @@ class RolloutController(Controller):
 
     @get(
         "/{deployment_id:uuid}/events",
-        opt={**read(), "stream": EVENT_STREAM},
+        opt={**read(), "stream": EVENT_STREAM, "statuses": (429,)},
         operation_id="listDeploymentEvents",
     )
     async def events(

@@ -2,13 +2,11 @@
 
 from typing import Annotated
 
-import msgspec
 from litestar import Controller, Response, delete, get, patch, post
 from litestar.params import JSONBody, QueryParameter
 
 from kapsa.fleet.api.access import read, write
 from kapsa.fleet.api.parameters import IfMatch, ObjectName, PageCursor, PageLimit
-from kapsa.fleet.api.problems import PreconditionFailed
 from kapsa.fleet.api.requests import ApiRequest, etag, expected_version
 from kapsa.fleet.domain.operators import ManagedOperator, OperatorVersion
 from kapsa.fleet.orchestrator.cursors import DEFAULT_LIMIT
@@ -80,20 +78,15 @@ class OperatorController(Controller):
         self, request: ApiRequest, name: ObjectName, data: JSONBody[UpdateOperator], if_match: IfMatch = None
     ) -> Response[ManagedOperator]:
         """Change the values or credentials of an operator. What is left out stays as it is."""
-        operators, expected = request.use_cases.operators, expected_version(if_match)
-        if expected is not None:
-            present = (await operators.get(request.principal, name)).version
-            if present != expected:
-                raise PreconditionFailed(
-                    f"operator {name} has version {present}: read it again, and repeat the change"
-                )
-            data = msgspec.structs.replace(data, expected_version=expected)
-        return _tagged(await operators.update(request.principal, name, data))
+        changed = await request.use_cases.operators.update(
+            request.principal, name, data, expected=expected_version(if_match)
+        )
+        return _tagged(changed)
 
     @delete("/{name:str}", opt=write(), operation_id="deleteOperator")
-    async def remove(self, request: ApiRequest, name: ObjectName) -> None:
+    async def remove(self, request: ApiRequest, name: ObjectName, if_match: IfMatch = None) -> None:
         """Delete an operator with its versions and secrets. Refused while deployments refer to it."""
-        await request.use_cases.operators.delete(request.principal, name)
+        await request.use_cases.operators.delete(request.principal, name, expected=expected_version(if_match))
 
     @post(
         "/{name:str}/versions",

@@ -10,6 +10,7 @@ __all__ = [
     "CREATE_DEPLOYMENT",
     "LIST_CLUSTERS",
     "LIST_OPERATORS",
+    "READ_INVENTORY",
     "WRITES",
     "RateLimit",
     "RateLimits",
@@ -28,6 +29,8 @@ CREATE_DEPLOYMENT = RateLimit("deployments.create", 10)
 LIST_OPERATORS = RateLimit("operators.list", 60)
 LIST_CLUSTERS = RateLimit("clusters.list", 60)
 CREATE_CLUSTER = RateLimit("clusters.create", 5)
+READ_INVENTORY = RateLimit("clusters.inventory", 30)
+"""Any reader may have the inventory of a cluster taken again, which reads every release in it."""
 WRITES = RateLimit("writes", 60)
 """All other requests that change something."""
 

@@ -28,6 +28,7 @@ from kapsa.fleet.orchestrator.registry.adoptions import AdoptionPlan, Adoptions,
 from kapsa.fleet.orchestrator.registry.cluster_credentials import ClusterCredentials, account_of
 from kapsa.fleet.orchestrator.registry.cluster_monitor import judge_reading
 from kapsa.fleet.orchestrator.registry.names import check_labels, check_name
+from kapsa.fleet.orchestrator.registry.versions import changed_meanwhile, check_version
 
 __all__ = ["ClusterResult", "Clusters", "RegisterCluster", "UpdateCluster"]
 
@@ -67,7 +68,6 @@ class UpdateCluster(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_
     kubeconfig: str | UnsetType = UNSET
     """A new credential for the same cluster."""
     discard_upload: bool = False
-    expected_version: int | None = None
 
     def __repr__(self) -> str:
         return "UpdateCluster(...)"  # the kubeconfig must not appear in logs
@@ -181,17 +181,19 @@ class Clusters:
         """Return the health of a cluster as the last check saw it, at most about a minute ago."""
         return (await self.get(principal, name)).health
 
-    async def update(self, principal: Principal, name: str, request: UpdateCluster) -> ClusterResult:
+    async def update(
+        self, principal: Principal, name: str, request: UpdateCluster, *, expected: int | None = None
+    ) -> ClusterResult:
         """Change a cluster, or its credential, or erase its uploaded kubeconfig.
 
-        Raises StateConflict if it was changed since the version that the request is based on.
+        Raises VersionMismatch unless the cluster has the expected version, and StateConflict if it is being changed
+        right now.
         """
         _require_admin(principal)
         if isinstance(request.labels, dict):
             check_labels(request.labels)
         before = await self.get(principal, name)
-        if request.expected_version not in (None, before.version):
-            raise _changed(before)
+        check_version("cluster", before, expected)
         after = _updated(before, request)
         check_windows(after.windows, after.freezes)
         kubeconfig = _kubeconfig(request.kubeconfig) if isinstance(request.kubeconfig, str) else b""
@@ -200,7 +202,7 @@ class Clusters:
             after = msgspec.structs.replace(after, server=entered.identity.server)
         async with self._transactions.transaction() as connection:
             if not await self._repository.update(connection, after, expected=before.version):
-                raise _changed(before)
+                raise changed_meanwhile("cluster", before, expected)
             if entered is not None:
                 version = await self._credentials.token_version(connection, before)
                 await self._credentials.put_token(connection, before, entered.issued, after=version)
@@ -213,15 +215,21 @@ class Clusters:
             after = await self._existing(connection, name)
         return ClusterResult(after, (_DISCARDED,) if request.discard_upload else ())
 
-    async def delete(self, principal: Principal, name: str) -> tuple[str, ...]:
+    async def delete(
+        self, principal: Principal, name: str, *, expected: int | None = None
+    ) -> tuple[str, ...]:
         """Delete a cluster, its credentials and what identifies it. Return notices for people.
 
         The account in the cluster is deleted too, if the cluster answers.
+
+        Raises VersionMismatch unless the cluster has the expected version.
         """
         _require_admin(principal)
         cluster = await self.get(principal, name)
+        check_version("cluster", cluster, expected)
         kubeconfig, problem = await self._last_access(cluster)
         async with self._transactions.transaction() as connection:
+            check_version("cluster", await self._existing(connection, name), expected)
             if not await self._repository.delete(connection, cluster.id):
                 raise StateConflict(f"cluster {name} is part of a deployment: abort it or wait for its end")
             await self._audit.erase(connection, "cluster", str(cluster.id))
@@ -375,9 +383,3 @@ def _changed_fields(request: UpdateCluster) -> list[str]:
     fields = ("environment", "labels", "windows", "freezes", "kubeconfig")
     named = [field for field in fields if getattr(request, field) is not UNSET]
     return [*named, "discardUpload"] if request.discard_upload else named
-
-
-def _changed(cluster: ManagedCluster) -> StateConflict:
-    return StateConflict(
-        f"cluster {cluster.name} was changed meanwhile: read it again, and repeat the change"
-    )

@@ -30,6 +30,7 @@ from kapsa.fleet.orchestrator.ports.vault import KeyVault
 from kapsa.fleet.orchestrator.registry.names import check_name, check_values
 from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
 from kapsa.fleet.orchestrator.registry.secret_values import without_masks
+from kapsa.fleet.orchestrator.registry.versions import changed_meanwhile, check_version
 
 __all__ = [
     "AddVersion",
@@ -72,8 +73,6 @@ class UpdateOperator(msgspec.Struct, frozen=True, rename="camel", forbid_unknown
     environment_values: dict[ClusterEnvironment, dict[str, Any]] | UnsetType = UNSET
     secret_values: dict[str, Any] | UnsetType | None = UNSET
     credentials: RepositoryLogin | UnsetType | None = UNSET
-    expected_version: int | None = None
-    """The version that the change is based on: StateConflict if the operator has another one."""
 
     def __repr__(self) -> str:
         return "UpdateOperator(...)"  # secret values must not appear in logs
@@ -171,20 +170,22 @@ class Operators:
         async with self._transactions.transaction() as connection:
             return _shown(await self._existing(connection, name))
 
-    async def update(self, principal: Principal, name: str, request: UpdateOperator) -> ManagedOperator:
+    async def update(
+        self, principal: Principal, name: str, request: UpdateOperator, *, expected: int | None = None
+    ) -> ManagedOperator:
         """Change the values or credentials of an operator.
 
-        Raises StateConflict if it was changed since the version that the request is based on.
+        Raises VersionMismatch unless the operator has the expected version, and StateConflict if it is being
+        changed right now.
         """
         _require_writer(principal)
         _check_update(request)
         async with self._transactions.transaction() as connection:
             before = await self._existing(connection, name)
-            if request.expected_version not in (None, before.version):
-                raise _changed(before)
+            check_version("operator", before, expected)
             after = _updated(before, request)
             if not await self._repository.update(connection, after, expected=before.version):
-                raise _changed(before)
+                raise changed_meanwhile("operator", before, expected)
             if request.secret_values is not UNSET:
                 await self._secrets.put_values(connection, before.id, request.secret_values or {})
             if request.credentials is not UNSET:
@@ -193,14 +194,15 @@ class Operators:
             await self._record(connection, principal, "operator.update", after, None, fields=fields)
         return _shown(after)
 
-    async def delete(self, principal: Principal, name: str) -> None:
+    async def delete(self, principal: Principal, name: str, *, expected: int | None = None) -> None:
         """Delete an operator with its versions and secrets.
 
-        Raises StateConflict while deployments refer to it.
+        Raises StateConflict while deployments refer to it, and VersionMismatch unless it has the expected version.
         """
         _require_writer(principal)
         async with self._transactions.transaction() as connection:
             operator = await self._existing(connection, name)
+            check_version("operator", operator, expected)
             if not await self._repository.delete(connection, operator.id):
                 raise StateConflict(
                     f"operator {name} has deployments or installations: remove them first, their history names it"
@@ -406,12 +408,6 @@ def _chart_name(source: ChartSource) -> str:
 
 def _name_taken(name: str) -> StateConflict:
     return StateConflict(f"operator {name} exists already")
-
-
-def _changed(operator: ManagedOperator) -> StateConflict:
-    return StateConflict(
-        f"operator {operator.name} was changed meanwhile: read it again, and repeat the change"
-    )
 
 
 def _no_version(version: str) -> InvalidInput:
