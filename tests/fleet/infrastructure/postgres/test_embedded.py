@@ -207,6 +207,36 @@ async def test_another_os_user_is_refused_even_the_one_that_runs_the_server(open
 
 
 @as_root
+async def test_links_that_the_servers_user_has_planted_are_not_followed(open_directory: Path) -> None:
+    async with running(open_directory / "data"):
+        pass
+    victim = open_directory / "victim"
+    victim.write_text("of root")
+    data = open_directory / "data" / "postgres"
+    for name in ("pg_hba.conf", "pg_hba.conf.new", "pg_ident.conf", "pg_ident.conf.new"):
+        (data / name).unlink(missing_ok=True)
+        (data / name).symlink_to(victim)
+    async with running(open_directory / "data") as server:
+        assert await query(server, "SELECT 1") == [1]
+    assert (victim.read_text(), victim.stat().st_uid) == ("of root", 0)
+    assert not (data / "pg_hba.conf").is_symlink()
+
+
+@pytest.mark.parametrize("name", ["holder", "postgres.log"])
+async def test_a_link_in_the_data_directory_is_reported_and_not_followed(
+    open_directory: Path, name: str
+) -> None:
+    directory, victim = open_directory / "data", open_directory / "victim"
+    directory.mkdir()
+    victim.write_text("untouched")
+    (directory / name).symlink_to(victim)
+    with pytest.raises(DatabaseError, match="symbolic links"):
+        async with running(directory):
+            pass
+    assert victim.read_text() == "untouched"
+
+
+@as_root
 async def test_a_directory_that_nobody_cannot_enter_is_reported_and_not_opened(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import itertools
+import os
 from pathlib import Path
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from kapsa.fleet.infrastructure.vault.encryption_keys import (
     FileKeys,
@@ -130,6 +132,16 @@ def test_a_key_file_that_others_can_use_is_refused(tmp_path: Path, mode: int) ->
         FileKeys(path)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_key_file_of_another_user_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    path.touch(mode=0o600)
+    path.write_text(new_key_text())
+    os.chown(path, 12345, 12345)
+    with pytest.raises(KeyRingError, match=r"belongs to another user \(id 12345\)"):
+        FileKeys(path)
+
+
 def test_a_missing_key_file_is_reported_with_its_path(tmp_path: Path) -> None:
     with pytest.raises(KeyRingError, match=r"keys cannot be read: No such file"):
         FileKeys(tmp_path / "keys")
@@ -158,6 +170,25 @@ def test_keys_stay_loaded_while_their_file_is_missing(tmp_path: Path) -> None:
     sealed = vault.seal(*ROW, SECRET)
     path.unlink()
     assert vault.open(sealed, *ROW) == SECRET
+
+
+@pytest.mark.parametrize("damage", ["", "first:short", "no key at all"])
+def test_a_mistake_in_the_key_file_is_logged_once_and_the_loaded_keys_stay(
+    tmp_path: Path, damage: str
+) -> None:
+    path = tmp_path / "keys"
+    path.touch(mode=0o600)
+    valid = new_key_text(lambda: "first")
+    path.write_text(valid)
+    vault = LocalVault(FileKeys(path))
+    sealed = vault.seal(*ROW, SECRET)
+    path.write_text(damage)
+    with capture_logs() as logs:
+        assert vault.open(sealed, *ROW) == SECRET
+        assert vault.primary_key == "first"
+    assert [entry["log_level"] for entry in logs] == ["error"]
+    path.write_text(f"{new_key_text(lambda: 'second')}\n{valid}\n")
+    assert vault.primary_key == "second"
 
 
 def test_the_primary_key_cannot_be_removed(tmp_path: Path) -> None:

@@ -150,7 +150,11 @@ class EmbeddedServer:
     def _open_log(self) -> Iterator[int]:
         path = self._files.log
         begin = os.O_TRUNC if path.exists() and path.stat().st_size > _LARGEST_LOG else os.O_APPEND
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | begin, 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | begin
+        try:
+            descriptor = os.open(path, flags, 0o600)
+        except OSError as error:
+            raise DatabaseError(f"the log {path} cannot be opened: {error.strerror}") from None
         try:
             yield descriptor
         finally:

@@ -155,7 +155,8 @@ class ServerFiles:
             self.directory.chmod(0o711 if self._user.is_other else 0o700)
 
     def _hold(self) -> None:
-        descriptor = os.open(self.directory / "holder", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(self.directory / "holder", flags, 0o600)
         if not lock(descriptor):
             holder = os.read(descriptor, 200).decode(errors="replace").strip()
             os.close(descriptor)
@@ -166,9 +167,15 @@ class ServerFiles:
         self._lock = descriptor
 
     def _write(self, name: str, content: str) -> None:
-        path = self.data / name
-        fresh = self.data / f"{name}.new"
-        fresh.write_text(content)
-        fresh.chmod(0o600)
-        self._user.own(fresh)
-        fresh.rename(path)
+        """Replace a file of the server.
+
+        The directory belongs to the server's user, which may have put links there: as root, none is followed.
+        """
+        fresh = self.data / f"{name}.{secrets.token_hex(8)}"
+        descriptor = os.open(
+            fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        )
+        with os.fdopen(descriptor, "w") as file:
+            self._user.own(descriptor)
+            file.write(content)
+        fresh.rename(self.data / name)

@@ -28,8 +28,8 @@ class ServerUser(msgspec.Struct, frozen=True):
             return {}
         return {"user": self.uid, "group": self.gid, "extra_groups": []}
 
-    def own(self, path: Path) -> None:
-        """Give a file or directory that we have just made to this user."""
+    def own(self, path: Path | int) -> None:
+        """Give a file or directory that we have just made to this user; a file as its descriptor."""
         if self.is_other:
             os.chown(path, self.uid, self.gid)
 

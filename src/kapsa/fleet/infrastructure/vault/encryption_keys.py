@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
+import structlog
 
 __all__ = [
     "FileKeys",
@@ -26,6 +27,8 @@ __all__ = [
     "new_key_text",
     "write_private",
 ]
+
+log = structlog.get_logger(__name__)
 
 _KEY_BYTES = 32
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -88,8 +91,14 @@ class FileKeys:
         self._ring = self._read()
 
     def ring(self) -> KeyRing:
-        if self._current_stamp() != self._stamp:
-            self._ring = self._read()
+        """Return the keys of the file, or the last valid ones: a mistake in it must not stop a running manager."""
+        stamp = self._current_stamp()
+        if stamp != self._stamp:
+            try:
+                self._ring = self._read()
+            except KeyRingError as error:
+                self._stamp = stamp
+                log.error("the changed encryption keys are not used: correct the file", error=str(error))  # noqa: TRY400
         return self._ring
 
     def add_primary(self, key_text: str) -> None:
@@ -157,7 +166,11 @@ def _parse_line(line: str, origin: str) -> tuple[str, bytes]:
 
 
 def check_private(path: Path, status: os.stat_result) -> None:
-    """Raise KeyRingError if other users can read or change a file with a key."""
+    """Raise KeyRingError if other users can read or change a file with a key, or have made it."""
+    if status.st_uid not in (0, os.geteuid()):
+        raise KeyRingError(
+            f"the key in {path} belongs to another user (id {status.st_uid}): chown it to the user of the manager"
+        )
     # Kubernetes mounts a Secret readable by the group of the pod, so reading by the group is accepted.
     mode = stat.S_IMODE(status.st_mode)
     if mode & 0o037:
