@@ -9,6 +9,7 @@ from random import Random
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 
 __all__ = [
+    "config_key",
     "dns1035_label",
     "dns1123_label",
     "dns1123_subdomain",
@@ -16,6 +17,7 @@ __all__ = [
     "label_key",
     "label_value",
     "path_segment",
+    "search_domain",
     "validator_of",
 ]
 
@@ -38,6 +40,14 @@ _SUBDOMAIN_TEXT = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
     f"and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
 )
+_SEARCH_LABEL = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_SEARCH_DOMAIN = rf"{_SEARCH_LABEL}(\.{_SEARCH_LABEL})*"
+_SEARCH_DOMAIN_TEXT = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must "
+    "start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    f"'{_SEARCH_DOMAIN}')"
+)
+_is_search_domain = re.compile(_SEARCH_DOMAIN).fullmatch
 _LABEL_1035_TEXT = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
     f"and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '{_LABEL_1035}')"
@@ -69,6 +79,14 @@ def dns1123_subdomain(name: str, prefix: bool = False) -> list[str]:
     problems = [] if len(name.encode()) <= 253 else ["must be no more than 253 characters"]
     if not _is_subdomain(name):
         problems.append(_SUBDOMAIN_TEXT)
+    return problems
+
+
+def search_domain(name: str) -> list[str]:
+    """Return the problems of a DNS search domain, in which a label may have underscores."""
+    problems = [] if len(name.encode()) <= 253 else ["must be no more than 253 characters"]
+    if not _is_search_domain(name):
+        problems.append(_SEARCH_DOMAIN_TEXT)
     return problems
 
 
@@ -125,6 +143,25 @@ def label_value(value: str) -> list[str]:
     problems = [] if len(value.encode()) <= 63 else ["must be no more than 63 bytes"]
     if value and not _is_key_name(value):
         problems.append(_VALUE_TEXT)
+    return problems
+
+
+_CONFIG_KEY_TEXT = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  "
+    "or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
+_is_config_key = re.compile("[-._a-zA-Z0-9]+").fullmatch
+
+
+def config_key(key: str) -> list[str]:
+    """Return the problems of a key of a ConfigMap or Secret."""
+    problems = [] if len(key) <= 253 else ["must be no more than 253 characters"]
+    if not _is_config_key(key):
+        problems.append(_CONFIG_KEY_TEXT)
+    if key in (".", ".."):
+        problems.append(f"must not be '{key}'")
+    elif key.startswith(".."):
+        problems.append("must not start with '..'")
     return problems
 
 

@@ -7,14 +7,10 @@ import binascii
 import json
 from typing import Any
 
+from kapsa.devcluster.embedded.kinds.names import config_key
 from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
 from kapsa.schemas.field_errors import FieldError, forbidden, invalid, required, too_long
 
-_KEY = (
-    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  "
-    "or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
-)
-_ALPHABET = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._")
 _SIZE = 1024 * 1024
 _REQUIRED_KEYS = {
     "kubernetes.io/dockercfg": (".dockercfg",),
@@ -32,12 +28,12 @@ class ConfigMapStrategy(BuiltInStrategy):
         errors, size = [], 0
         data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
         for key, value in data.items():
-            errors += [invalid(f"data[{key}]", key, problem) for problem in key_problems(key)]
+            errors += [invalid(f"data[{key}]", key, problem) for problem in config_key(key)]
             if key in binary:
                 errors.append(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
             size += len(value.encode())
         for key, value in binary.items():
-            errors += [invalid(f"binaryData[{key}]", key, problem) for problem in key_problems(key)]
+            errors += [invalid(f"binaryData[{key}]", key, problem) for problem in config_key(key)]
             size += len(value) * 3 // 4
         if size > _SIZE:
             errors.append(too_long("[]", _SIZE))
@@ -61,7 +57,7 @@ class SecretStrategy(BuiltInStrategy):
         errors: list[FieldError] = []
         data, size = obj.get("data") or {}, 0
         for key, value in data.items():
-            errors += [invalid(f"data[{key}]", key, problem) for problem in key_problems(key)]
+            errors += [invalid(f"data[{key}]", key, problem) for problem in config_key(key)]
             size += len(value or "") * 3 // 4
         if size > _SIZE:
             errors.append(too_long("data", _SIZE))
@@ -84,20 +80,6 @@ class SecretStrategy(BuiltInStrategy):
         if obj["type"] != old["type"]:
             errors.append(invalid("type", obj["type"], "field is immutable"))
         return errors + _frozen(obj, old, ("data",))
-
-
-def key_problems(key: str) -> list[str]:
-    """Return the problems with a key of a ConfigMap or Secret."""
-    problems = []
-    if len(key) > 253:
-        problems.append("must be no more than 253 characters")
-    if not key or not set(key) <= _ALPHABET:
-        problems.append(_KEY)
-    if key in (".", ".."):
-        problems.append(f"must not be '{key}'")
-    elif key.startswith(".."):
-        problems.append("must not start with '..'")
-    return problems
 
 
 def _docker_config(text: str) -> list[FieldError]:

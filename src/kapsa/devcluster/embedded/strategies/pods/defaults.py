@@ -21,6 +21,8 @@ def default_pod_spec(spec: Object) -> None:
         spec["securityContext"] = {}
     if spec.get("terminationGracePeriodSeconds") is None:
         spec["terminationGracePeriodSeconds"] = 30
+    elif spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     _set_default(spec, "schedulerName", "default-scheduler")
     # The deprecated field always has the value of the new one.
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
@@ -33,7 +35,7 @@ def default_pod_spec(spec: Object) -> None:
     for volume in spec.get("volumes") or ():
         _default_volume(volume)
     for constraint in spec.get("topologySpreadConstraints") or ():
-        if not constraint.get("labelSelector"):
+        if constraint.get("labelSelector") is None:
             constraint.pop("labelSelector", None)
     normalize_resources(spec.get("resources") or {})
     for name, quantity in (spec.get("overhead") or {}).items():

@@ -84,7 +84,8 @@ class PodStrategy(BuiltInStrategy):
         if _MIRROR in annotations and not obj["spec"].get("nodeName"):
             detail = "must set spec.nodeName if mirror pod annotation is set"
             errors.append(invalid(f"metadata.annotations[{_MIRROR}]", annotations[_MIRROR], detail))
-        errors += validation.validate_pod_spec(obj["spec"], "spec")
+        errors += validation.validate_pod_spec(obj["spec"], "spec", obj["metadata"].get("name") or "")
+        errors += validation.validate_image_volumes(obj["spec"], "spec")
         return errors + validation.validate_images(obj["spec"], "spec")
 
     def validate_create(self, obj: Object) -> list[FieldError]:

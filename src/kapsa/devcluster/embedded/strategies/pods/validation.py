@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from kapsa.devcluster.embedded.kinds import names
 from kapsa.devcluster.embedded.strategies.generic import rules
-from kapsa.devcluster.embedded.strategies.pods.volumes import validate_mounts, validate_volumes
+from kapsa.devcluster.embedded.strategies.generic.checks import (
+    LABEL,
+    SUBDOMAIN,
+    between,
+    each,
+    fields,
+    filled,
+    given,
+    one_of,
+    present,
+    problems,
+)
+from kapsa.devcluster.embedded.strategies.generic.networks import ip
+from kapsa.devcluster.embedded.strategies.pods.containers import (
+    PodContext,
+    validate_container,
+    validate_host_ports,
+    validate_lifecycle,
+    validate_resources,
+    validate_restarts,
+)
+from kapsa.devcluster.embedded.strategies.pods.scheduling import validate_scheduling
+from kapsa.devcluster.embedded.strategies.pods.security import validate_pod_security
+from kapsa.devcluster.embedded.strategies.pods.volumes import validate_volumes
 from kapsa.schemas.field_errors import (
     NOT_FOUND,
     FieldError,
@@ -16,73 +38,217 @@ from kapsa.schemas.field_errors import (
     invalid,
     not_supported,
     required,
+    too_long,
 )
-from kapsa.schemas.quantities import parse
+from kapsa.schemas.go_format import GoStruct
 
 Object = dict[str, Any]
 
-_RESTART = ("Always", "OnFailure", "Never")
-_DNS = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
-_PULL = ("Always", "IfNotPresent", "Never")
-_MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
-_PROTOCOLS = ("SCTP", "TCP", "UDP")
-_ENV_NAME = re.compile(r"^[ -<>-~]+$")
-_ENV_PROBLEM = (
-    "a valid environment variable name must consist only of printable ASCII characters other than '='"
-)
-_HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
 _NOT_EPHEMERAL = (
     *("ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules"),
     *("livenessProbe", "readinessProbe", "startupProbe", "lifecycle"),
 )
 """Fields of containers that an ephemeral one cannot have."""
-_LARGEST_INT = 2**31 - 1
+_NOT_ONCE = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
+"""Fields of containers that an init container which ends cannot have."""
+_MOST_NAMESERVERS, _MOST_SEARCHES, _LONGEST_SEARCH_LIST = 3, 32, 2048
+_LONGEST_HOST_NAME = 64
 
 
-def validate_pod_spec(spec: Object, path: str) -> list[FieldError]:
-    """Return the errors in a defaulted pod spec, in kube-apiserver's order."""
-    errors, volumes = validate_volumes(spec.get("volumes") or [], f"{path}.volumes")
+def validate_pod_spec(spec: Object, path: str, pod: str = "") -> list[FieldError]:
+    """Return the errors in a defaulted pod spec, in kube-apiserver's order; `pod` is the pod's name, if any."""
+    errors, volumes = validate_volumes(spec.get("volumes") or [], f"{path}.volumes", pod)
+    errors += _resource_claims(spec.get("resourceClaims") or [], f"{path}.resourceClaims")
+    context = PodContext(spec, volumes)
+    errors += _containers(context, path)
+    if spec.get("resources") is not None:
+        errors += _pod_resources(spec["resources"], f"{path}.resources")
+    errors += _host_network(spec, path) + _POLICIES(spec, path)
+    errors += validate_pod_security(spec, path)
+    errors += validate_scheduling(spec, path)
+    errors += _dns(spec, path) + _SCALARS(spec, path)
+    if spec.get("overhead"):
+        errors += validate_resources({"limits": spec["overhead"]}, f"{path}.overhead")
+    return errors + _system(spec, path)
+
+
+def _containers(pod: PodContext, path: str) -> list[FieldError]:
+    spec = pod.spec
     containers = spec.get("containers") or []
-    if not containers:
-        errors.append(required(f"{path}.containers"))
+    errors: list[FieldError] = [] if containers else [required(f"{path}.containers")]
     taken: set[str] = set()
     for index, container in enumerate(containers):
-        errors += _container(container, f"{path}.containers[{index}]", volumes, taken)
-        errors += _probes(container, f"{path}.containers[{index}]")
+        where = f"{path}.containers[{index}]"
+        errors += validate_container(container, where, pod) + _taken(container, where, taken)
+        errors += validate_lifecycle(container, where, pod) + validate_restarts(container, where)
+    errors += validate_host_ports(containers, f"{path}.containers")
     for index, container in enumerate(spec.get("initContainers") or ()):
         where = f"{path}.initContainers[{index}]"
-        errors += _container(container, where, volumes, taken)
+        errors += validate_container(container, where, pod) + validate_restarts(container, where)
+        errors += _taken(container, where, taken)
+        # The real server reports a conflict of any init container at the first.
+        errors += validate_host_ports([container], f"{path}.initContainers")
         if container.get("restartPolicy") == "Always":
-            errors += _probes(container, where)
+            errors += validate_lifecycle(container, where, pod)
         else:
-            for field in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):
-                if container.get(field) is not None:
-                    detail = "may not be set for init containers without restartPolicy=Always"
-                    errors.append(forbidden(f"{where}.{field}", detail))
-    errors += _ephemeral_containers(spec, path, volumes, taken)
-    errors += _enum(spec.get("restartPolicy"), f"{path}.restartPolicy", _RESTART)
-    errors += _enum(spec.get("dnsPolicy"), f"{path}.dnsPolicy", _DNS)
-    errors += rules.labels(spec.get("nodeSelector"), f"{path}.nodeSelector")
-    errors += _scalars(spec, path)
-    for index, toleration in enumerate(spec.get("tolerations") or ()):
-        errors += _toleration(toleration, f"{path}.tolerations[{index}]")
+            detail = "may not be set for init containers without restartPolicy=Always"
+            once = [field for field in _NOT_ONCE if container.get(field) is not None]
+            errors += [forbidden(f"{where}.{field}", detail) for field in once]
+            errors += _resized_once(container, where)
+    return errors + _ephemeral_containers(pod, path, taken)
+
+
+def _taken(container: Object, path: str, taken: set[str]) -> list[FieldError]:
+    name = container.get("name") or ""
+    errors = [duplicate(f"{path}.name", name)] if name in taken else []
+    taken.add(name)
     return errors
 
 
-def _ephemeral_containers(spec: Object, path: str, volumes: set[str], taken: set[str]) -> list[FieldError]:
+def _resized_once(container: Object, path: str) -> list[FieldError]:
+    detail = "must not be set to 'RestartContainer' for non-sidecar initContainers"
+    return [
+        invalid(f"{path}.resizePolicy[{index}].restartPolicy", "RestartContainer", detail)
+        for index, policy in enumerate(container.get("resizePolicy") or ())
+        if policy.get("restartPolicy") == "RestartContainer"
+    ]
+
+
+def _resource_claims(claims: list[Object], path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    seen: set[str] = set()
+    for index, claim in enumerate(claims):
+        where, name = f"{path}[{index}]", claim.get("name") or ""
+        errors += [duplicate(f"{where}.name", name)] if name in seen else _CLAIM_NAME(name, f"{where}.name")
+        seen.update({name} - {""})
+        sources = [claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName")]
+        shown = GoStruct(Name=name, ResourceClaimName=sources[0], ResourceClaimTemplateName=sources[1])
+        if None not in sources:
+            detail = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            errors.append(invalid(where, shown, detail))
+        elif sources == [None, None]:
+            detail = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            errors.append(invalid(where, shown, detail))
+        errors += _CLAIM_SOURCES(claim, where)
+    return errors
+
+
+def _pod_resources(resources: Object, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    if resources.get("claims") is not None:
+        errors.append(forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level"))
+    return errors + validate_resources(resources, path)
+
+
+def _host_network(spec: Object, path: str) -> list[FieldError]:
+    detail = "must match `containerPort` when `hostNetwork` is true"
+    return [
+        invalid(f"{path}.containers[{index}].ports[{position}].hostPort", port["hostPort"], detail)
+        for index, container in enumerate(spec.get("containers") or () if spec.get("hostNetwork") else ())
+        for position, port in enumerate(container.get("ports") or ())
+        if port.get("hostPort") and port["hostPort"] != port.get("containerPort")
+    ]
+
+
+def _dns(spec: Object, path: str) -> list[FieldError]:
+    config, where = spec.get("dnsConfig"), f"{path}.dnsConfig"
+    if spec.get("dnsPolicy") == "None":
+        if config is None:
+            return [required(where, "must provide `dnsConfig` when `dnsPolicy` is None")]
+        if not config.get("nameservers"):
+            detail = "must provide at least one DNS nameserver when `dnsPolicy` is None"
+            return [required(f"{where}.nameservers", detail)]
+    config = config or {}
+    servers, searches = config.get("nameservers") or [], config.get("searches") or []
+    errors: list[FieldError] = []
+    if len(servers) > _MOST_NAMESERVERS:
+        detail = f"must not have more than {_MOST_NAMESERVERS} nameservers"
+        errors.append(invalid(f"{where}.nameservers", servers, detail))
+    if len(searches) > _MOST_SEARCHES:
+        detail = f"must not have more than {_MOST_SEARCHES} search paths"
+        errors.append(invalid(f"{where}.searches", searches, detail))
+    if len(" ".join(searches)) > _LONGEST_SEARCH_LIST:
+        detail = (
+            f"must not have more than {_LONGEST_SEARCH_LIST} characters (including spaces) in the search list"
+        )
+        errors.append(invalid(f"{where}.searches", searches, detail))
+    return errors + _DNS(config, where)
+
+
+def _search(value: str, path: str) -> list[FieldError]:
+    name = value if value == "." else value.removesuffix(".")
+    return [] if name == "." else problems(names.search_domain)(name, path)
+
+
+def _dns_option(option: Object, path: str) -> list[FieldError]:
+    return present(detail="must not be empty")(option.get("name"), path)
+
+
+def _host_name(name: str, path: str) -> list[FieldError]:
+    long = [too_long(path, _LONGEST_HOST_NAME)] if len(name) > _LONGEST_HOST_NAME else []
+    return long + SUBDOMAIN(name, path)
+
+
+def _system(spec: Object, path: str) -> list[FieldError]:
+    system = spec.get("os")
+    if system is None:
+        return []
+    name = system.get("name") or ""
+    if not name:
+        return [required(f"{path}.os.name")]
+    if name not in ("linux", "windows"):
+        return [not_supported(f"{path}.os", name, ("linux", "windows"))]
+    if name == "windows":
+        return []
+    detail, field = "windows options cannot be set for a linux pod", "securityContext.windowsOptions"
+    holders = [(path, spec)] + [
+        (f"{path}.{group}[{index}]", container)
+        for group in ("initContainers", "containers", "ephemeralContainers")
+        for index, container in enumerate(spec.get(group) or ())
+    ]
+    return [
+        forbidden(f"{where}.{field}", detail)
+        for where, holder in holders
+        if (holder.get("securityContext") or {}).get("windowsOptions") is not None
+    ]
+
+
+_CLAIM_NAME = present(LABEL)
+_CLAIM_SOURCES = fields(resourceClaimName=given(SUBDOMAIN), resourceClaimTemplateName=given(SUBDOMAIN))
+_POLICIES = fields(
+    restartPolicy=present(one_of("Always", "OnFailure", "Never")),
+    dnsPolicy=present(one_of("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")),
+    nodeSelector=rules.labels,
+)
+_DNS = fields(nameservers=each(ip), searches=each(_search), options=each(_dns_option))
+_SCALARS = fields(
+    hostnameOverride=given(_host_name),
+    serviceAccountName=filled(SUBDOMAIN),
+    nodeName=filled(SUBDOMAIN),
+    activeDeadlineSeconds=given(between(1)),
+    hostname=filled(LABEL),
+    subdomain=filled(LABEL),
+    hostAliases=each(fields(ip=ip, hostnames=each(SUBDOMAIN))),
+    priorityClassName=filled(SUBDOMAIN),
+    runtimeClassName=given(SUBDOMAIN),
+    preemptionPolicy=given(present(one_of("PreemptLowerPriority", "Never"))),
+)
+
+
+def _ephemeral_containers(pod: PodContext, path: str, taken: set[str]) -> list[FieldError]:
     errors: list[FieldError] = []
     others = set(taken)
-    for index, container in enumerate(spec.get("ephemeralContainers") or ()):
+    for index, container in enumerate(pod.spec.get("ephemeralContainers") or ()):
         where = f"{path}.ephemeralContainers[{index}]"
-        errors += _container(container, where, volumes, taken)
+        errors += validate_container(container, where, pod) + _taken(container, where, taken)
         target = container.get("targetContainerName")
         if target and target not in others:
             errors.append(FieldError(NOT_FOUND, f"{where}.targetContainerName", target))
         detail = "cannot be set for an Ephemeral Container"
         errors += [forbidden(f"{where}.{field}", detail) for field in _NOT_EPHEMERAL if container.get(field)]
         for number, mount in enumerate(container.get("volumeMounts") or ()):
-            fields = [field for field in ("subPath", "subPathExpr") if mount.get(field)]
-            errors += [forbidden(f"{where}.volumeMounts[{number}].{field}", detail) for field in fields]
+            paths = [field for field in ("subPath", "subPathExpr") if mount.get(field)]
+            errors += [forbidden(f"{where}.volumeMounts[{number}].{field}", detail) for field in paths]
     return errors
 
 
@@ -98,6 +264,15 @@ def validate_images(spec: Object, path: str) -> list[FieldError]:
     return errors
 
 
+def validate_image_volumes(spec: Object, path: str) -> list[FieldError]:
+    """Return the errors of image volumes without a reference, which only a pod template may have."""
+    return [
+        required(f"{path}.volumes[{index}].image.reference")
+        for index, volume in enumerate(spec.get("volumes") or ())
+        if volume.get("image") is not None and not volume["image"].get("reference")
+    ]
+
+
 def validate_template(template: Object, path: str) -> list[FieldError]:
     """Return the errors in a pod template."""
     metadata = template.get("metadata") or {}
@@ -109,184 +284,4 @@ def validate_template(template: Object, path: str) -> list[FieldError]:
         errors.append(
             forbidden(f"{path}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")
         )
-    return errors
-
-
-def _scalars(spec: Object, path: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    for field in ("serviceAccountName", "nodeName", "priorityClassName"):
-        if spec.get(field):
-            errors += rules.dns_subdomain(spec[field], f"{path}.{field}")
-    deadline = spec.get("activeDeadlineSeconds")
-    if deadline is not None and not 1 <= deadline <= _LARGEST_INT:
-        detail = f"must be between 1 and {_LARGEST_INT}, inclusive"
-        errors.append(invalid(f"{path}.activeDeadlineSeconds", deadline, detail))
-    for field in ("hostname", "subdomain"):
-        if spec.get(field):
-            errors += rules.dns_label(spec[field], f"{path}.{field}")
-    return errors
-
-
-def _enum(value: Any, path: str, supported: tuple[str, ...]) -> list[FieldError]:
-    if not value:
-        return [required(path)]
-    return [] if value in supported else [not_supported(path, value, supported)]
-
-
-def _container(container: Object, path: str, volumes: set[str], taken: set[str]) -> list[FieldError]:
-    errors: list[FieldError] = []
-    name = container.get("name") or ""
-    errors += rules.dns_label(name, f"{path}.name") if name else [required(f"{path}.name")]
-    if not container.get("image"):
-        errors.append(required(f"{path}.image"))
-    policy = container.get("terminationMessagePolicy")
-    errors += _enum(policy, f"{path}.terminationMessagePolicy", _MESSAGE_POLICIES)
-    errors += _ports(container.get("ports") or [], f"{path}.ports")
-    errors += _env(container, path)
-    errors += validate_mounts(container.get("volumeMounts") or [], f"{path}.volumeMounts", volumes)
-    errors += _enum(container.get("imagePullPolicy"), f"{path}.imagePullPolicy", _PULL)
-    errors += _resources(container.get("resources") or {}, f"{path}.resources")
-    if name in taken:
-        errors.append(duplicate(f"{path}.name", name))
-    taken.add(name)
-    return errors
-
-
-def _ports(ports: list[Object], path: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    seen: set[str] = set()
-    for index, port in enumerate(ports):
-        where, name = f"{path}[{index}]", port.get("name") or ""
-        if name:
-            problems = rules.port_name(name, f"{where}.name")
-            errors += problems
-            if not problems and name in seen:
-                errors.append(duplicate(f"{where}.name", name))
-            seen.add(name)
-        if not port.get("containerPort"):
-            errors.append(required(f"{where}.containerPort"))
-        else:
-            errors += rules.port_number(port["containerPort"], f"{where}.containerPort")
-        if port.get("hostPort"):
-            errors += rules.port_number(port["hostPort"], f"{where}.hostPort")
-        errors += _enum(port.get("protocol"), f"{where}.protocol", _PROTOCOLS)
-    return errors
-
-
-def _env(container: Object, path: str) -> list[FieldError]:
-    errors = []
-    for index, variable in enumerate(container.get("env") or ()):
-        where, name = f"{path}.env[{index}]", variable.get("name") or ""
-        if not name:
-            errors.append(required(f"{where}.name"))
-        elif not _ENV_NAME.match(name):
-            errors.append(invalid(f"{where}.name", name, _ENV_PROBLEM))
-        source = variable.get("valueFrom")
-        if source is not None:
-            errors += _env_source(variable, source, f"{where}.valueFrom")
-    for index, source in enumerate(container.get("envFrom") or ()):
-        where = f"{path}.envFrom[{index}]"
-        refs = [r for r in ("configMapRef", "secretRef") if source.get(r) is not None]
-        if not refs:
-            errors.append(invalid(where, "", "must specify one of: `configMapRef` or `secretRef`"))
-        for ref in refs:
-            if not source[ref].get("name"):
-                errors.append(required(f"{where}.{ref}.name"))
-    return errors
-
-
-def _env_source(variable: Object, source: Object, path: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    kinds = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
-    given = [kind for kind in kinds if source.get(kind) is not None]
-    for kind in ("configMapKeyRef", "secretKeyRef"):
-        if source.get(kind) is not None:
-            errors += [required(f"{path}.{kind}.{f}") for f in ("name", "key") if not source[kind].get(f)]
-    if not given:
-        detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
-        errors.append(invalid(path, "", detail))
-    elif variable.get("value"):
-        errors.append(invalid(path, "", "may not be specified when `value` is not empty"))
-    elif len(given) > 1:
-        errors.append(invalid(path, "", "may not have more than one field specified at a time"))
-    return errors
-
-
-def _resources(resources: Object, path: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-    for field, amounts in (("limits", limits), ("requests", requests)):
-        for name, amount in amounts.items():
-            where = f"{path}.{field}[{name}]"
-            if "/" not in name and not _is_standard(name):
-                errors.append(invalid(where, name, "must be a standard resource type or fully qualified"))
-                errors.append(invalid(where, name, "must be a standard resource for containers"))
-            if parse(amount) < 0:
-                errors.append(invalid(where, str(amount), "must be greater than or equal to 0"))
-            if field == "requests" and name in limits and parse(amount) > parse(limits[name]):
-                detail = f"must be less than or equal to {name} limit of {limits[name]}"
-                errors.append(invalid(f"{path}.requests", str(amount), detail))
-    return errors
-
-
-def _is_standard(name: str) -> bool:
-    return name in ("cpu", "memory", "ephemeral-storage") or name.startswith("hugepages-")
-
-
-def _probes(container: Object, path: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    for field in ("livenessProbe", "readinessProbe", "startupProbe"):
-        probe = container.get(field)
-        if probe is None:
-            continue
-        where = f"{path}.{field}"
-        errors += _handler(probe, where)
-        for number in (
-            "initialDelaySeconds",
-            "timeoutSeconds",
-            "periodSeconds",
-            "successThreshold",
-            "failureThreshold",
-        ):
-            errors += rules.non_negative(probe.get(number), f"{where}.{number}")
-        if field != "readinessProbe" and probe.get("successThreshold") not in (None, 1):
-            errors.append(invalid(f"{where}.successThreshold", probe["successThreshold"], "must be 1"))
-    for hook, handler in (container.get("lifecycle") or {}).items():
-        if isinstance(handler, dict):
-            errors += _handler(handler, f"{path}.lifecycle.{hook}")
-    return errors
-
-
-def _handler(handler: Object, path: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    given = [kind for kind in _HANDLERS if handler.get(kind) is not None]
-    for position, kind in enumerate(given):
-        if position:
-            errors.append(forbidden(f"{path}.{kind}", "may not specify more than 1 handler type"))
-        elif kind == "exec" and not handler["exec"].get("command"):
-            errors.append(required(f"{path}.exec.command"))
-        elif kind in ("httpGet", "tcpSocket"):
-            errors += rules.port_number_or_name(handler[kind].get("port", 0), f"{path}.{kind}.port")
-        elif kind == "grpc":
-            errors += rules.port_number(handler["grpc"].get("port", 0), f"{path}.grpc.port")
-    return errors or ([] if given else [required(path, "must specify a handler type")])
-
-
-def _toleration(toleration: Object, path: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    key, operator = toleration.get("key") or "", toleration.get("operator") or ""
-    if key:
-        errors += [invalid(f"{path}.key", key, problem) for problem in names.label_key(key)]
-    if not key and operator != "Exists":
-        detail = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-        errors.append(invalid(f"{path}.operator", operator, detail))
-    if toleration.get("tolerationSeconds") is not None and toleration.get("effect") != "NoExecute":
-        detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-        errors.append(invalid(f"{path}.effect", toleration.get("effect") or "", detail))
-    if operator == "Exists" and toleration.get("value"):
-        errors.append(
-            invalid(f"{path}.operator", toleration, "value must be empty when `operator` is 'Exists'")
-        )
-    elif operator not in ("", "Equal", "Exists"):
-        errors.append(not_supported(f"{path}.operator", operator, ["Equal", "Exists"]))
     return errors

@@ -1,0 +1,178 @@
+"""Broken objects of each built-in kind: refused, or accepted, as a real API server does, in its words.
+
+`pytest --engine real` sends the mutations to the real control plane and compares the responses with the
+recording; with KAPSA_RECORD=1 it writes a new recording.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from kapsa.devcluster import DevCluster
+from kapsa.devcluster.wire.exchange import Request
+from tests.behaviour.conformance.mutation_table.mutate import (
+    NAMESPACE,
+    Subject,
+    expected,
+    outcome,
+    record,
+    subjects,
+)
+from tests.behaviour.conformance.pair import tls_of
+
+SUBJECTS = subjects()
+EXPECTED = expected()
+OPEN: dict[str, int] = {
+    "persistentvolumeclaims": 10,
+    "persistentvolumes": 55,
+    "persistentvolumes hostpath": 15,
+    "persistentvolumes local": 26,
+    "persistentvolumes nfs": 17,
+    "storageclasses": 22,
+    "csidrivers": 13,
+    "csinodes": 15,
+    "csistoragecapacities": 9,
+    "volumeattachments": 18,
+    "volumeattributesclasses": 3,
+    "nodes": 18,
+    "namespaces": 4,
+    "events": 3,
+    "events v1": 4,
+    "priorityclasses": 4,
+    "runtimeclasses": 17,
+    "deviceclasses": 15,
+    "resourceclaims": 77,
+    "resourceclaimtemplates": 17,
+    "resourceslices": 30,
+    "services": 29,
+    "services clusterip": 4,
+    "endpoints": 32,
+    "endpointslices": 30,
+    "ingresses": 13,
+    "ingressclasses": 22,
+    "networkpolicies": 41,
+    "servicecidrs": 8,
+    "ipaddresses": 13,
+    "replicationcontrollers": 2,
+    "deployments": 4,
+    "replicasets": 1,
+    "daemonsets": 10,
+    "statefulsets": 30,
+    "jobs": 73,
+    "horizontalpodautoscalers": 141,
+    "horizontalpodautoscalers v1": 4,
+    "poddisruptionbudgets": 7,
+    "limitranges": 4,
+    "rolebindings": 17,
+    "clusterrolebindings": 5,
+    "validatingwebhookconfigurations": 24,
+    "mutatingwebhookconfigurations": 15,
+    "validatingadmissionpolicies": 6,
+    "flowschemas": 82,
+    "prioritylevelconfigurations": 27,
+    "apiservices": 33,
+    "certificatesigningrequests": 2,
+}
+"""The number of mutations that the embedded server answers differently, for kinds that are not complete."""
+
+Create = Callable[[str, str, Any], Awaitable[tuple[int, Any]]]
+"""Creates an object in a collection, with a query; returns the status and the decoded response."""
+
+
+async def _prepare(create: Create) -> None:
+    """Create the namespace of the objects, and the service account that pods need."""
+    accounts = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
+    for collection, name in (("/api/v1/namespaces", NAMESPACE), (accounts, "default")):
+        status, answer = await create(collection, "", {"metadata": {"name": name}})
+        assert status == 201, answer
+
+
+@asynccontextmanager
+async def _embedded() -> AsyncIterator[Create]:
+    async with DevCluster(http=False, controllers=False) as cluster:
+
+        async def create(collection: str, query: str, body: Any) -> tuple[int, Any]:
+            headers = {"content-type": "application/json"}
+            content = json.dumps(body).encode()
+            reply = await cluster.handle(
+                Request(method="POST", path=collection, query=query, headers=headers, body=content)
+            )
+            assert isinstance(reply.body, bytes)
+            return reply.status, json.loads(reply.body)
+
+        await _prepare(create)
+        yield create
+
+
+@asynccontextmanager
+async def _real() -> AsyncIterator[Create]:
+    async with DevCluster(engine="real", controllers=False) as cluster:
+        connector = aiohttp.TCPConnector(ssl=tls_of(cluster.kubeconfig_data), limit=20)
+        async with aiohttp.ClientSession(connector=connector) as session:
+
+            async def create(collection: str, query: str, body: Any) -> tuple[int, Any]:
+                url = f"{cluster.url}{collection}?{query}"
+                async with session.post(url, json=body) as response:
+                    return response.status, await response.json()
+
+            await _prepare(create)
+            yield create
+
+
+async def _refusals(subject: Subject, create: Create) -> dict[str, Any]:
+    """Send each mutation of an object as a dry run and return what was refused, and why."""
+    status, answer = await create(subject.collection, "dryRun=All", subject.object)
+    assert status == 201, answer
+    gate = asyncio.Semaphore(20)
+
+    async def one(body: Any) -> Any:
+        async with gate:
+            return outcome(*await create(subject.collection, "dryRun=All", body))
+
+    mutations = subject.mutations
+    outcomes = await asyncio.gather(*(one(mutation.apply(subject.object)) for mutation in mutations))
+    pairs = zip(mutations, outcomes, strict=True)
+    return {mutation.name: result for mutation, result in pairs if not isinstance(result, int)}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def embedded() -> AsyncIterator[Create]:
+    async with _embedded() as create:
+        yield create
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("kind", SUBJECTS)
+async def test_the_embedded_server_refuses_what_the_real_one_did(kind: str, embedded: Create) -> None:
+    refused, recorded = await _refusals(SUBJECTS[kind], embedded), EXPECTED[kind]
+    different = {name for name in refused | recorded if refused.get(name) != recorded.get(name)}
+    if kind in OPEN:
+        assert len(different) == OPEN[kind], "the number in OPEN must follow; no entry means no difference"
+    else:
+        shown = {name: (refused.get(name), recorded.get(name)) for name in sorted(different)}
+        assert not shown, "(embedded, real) differ"
+
+
+def test_the_table_covers_each_kind_with_its_recording() -> None:
+    assert set(SUBJECTS) == set(EXPECTED)
+    assert sum(len(subject.mutations) for subject in SUBJECTS.values()) >= 3000
+
+
+@pytest.mark.real
+@pytest.mark.timeout(600)
+async def test_the_real_server_still_refuses_what_was_recorded() -> None:
+    async with _real() as create:
+        refused = {kind: await _refusals(subject, create) for kind, subject in SUBJECTS.items()}
+    if os.environ.get("KAPSA_RECORD"):
+        record(refused)
+    else:
+        assert refused == EXPECTED
