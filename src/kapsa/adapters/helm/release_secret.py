@@ -16,9 +16,11 @@ import msgspec
 
 from kapsa.adapters.errors import LimitExceeded, Refused
 
-__all__ = ["RELEASE_SECRET", "HelmRelease", "read_release"]
+__all__ = ["RELEASE_SECRET", "SERVER_SIDE", "HelmRelease", "read_release"]
 
 RELEASE_SECRET = "helm.sh/release.v1"  # noqa: S105 - the type of a Secret
+SERVER_SIDE = "ssa"
+"""The apply method of a release whose objects were applied by server-side apply."""
 _MIB = 1024 * 1024
 _PACKED_LIMIT = 2 * _MIB
 _UNPACKED_LIMIT = 24 * _MIB
@@ -48,6 +50,7 @@ class _Stored(msgspec.Struct, frozen=True):
     chart: _Chart = _Chart()
     manifest: str = ""
     config: dict[str, Any] | None = None
+    apply_method: str = ""
 
 
 class HelmRelease(msgspec.Struct, frozen=True):
@@ -67,6 +70,8 @@ class HelmRelease(msgspec.Struct, frozen=True):
     values: dict[str, Any] = {}
     """The values that the release was installed with. They may be secret."""
     labels: dict[str, str] = {}
+    apply_method: str = ""
+    """`ssa` or `csa`: how helm applied the objects. Empty for helm 3, which had one way: `csa`."""
 
     def __repr__(self) -> str:
         return f"HelmRelease({self.namespace}/{self.name} {self.revision}: {self.chart} {self.chart_version}, {self.status})"
@@ -102,6 +107,7 @@ def read_release(secret: Mapping[str, Any]) -> HelmRelease:
         manifest=stored.manifest,
         values=stored.config or {},
         labels={str(key): str(value) for key, value in (metadata.get("labels") or {}).items()},
+        apply_method=stored.apply_method,
     )
 
 

@@ -82,7 +82,9 @@ class PreflightProblem(msgspec.Struct, frozen=True, rename="camel"):
     """A reason why the deployment cannot succeed on a cluster as things are."""
 
     check: str
-    """A stable word: `MissingKind`, `KubeVersion`, `Rights`, `ReleaseTooLarge`, `OtherOwner`, `AdmissionDenied`."""
+    """A stable word: `MissingKind`, `MissingNamespace`, `KubeVersion`, `Rights`, `ReleaseTooLarge`, `OtherOwner`,
+    `AdmissionDenied`, `AdmissionFailed`, `InvalidObject`, `InvalidManifest`, `Conflict`, `CrdBlocked`, `CrdUnreadable`,
+    `NeverOpen`."""
     message: str
 
 
@@ -114,6 +116,8 @@ class ClusterPlan(msgspec.Struct, frozen=True, rename="camel"):
     """A unified diff of the manifests, with secret values masked."""
     values: dict[str, Any] = {}
     """The merged values, masked, for people."""
+    notices: tuple[str, ...] = ()
+    """Facts for people that stop nothing: a closed window, an object that could not be tried. Shown, not hashed."""
 
     @property
     def breaking(self) -> bool:

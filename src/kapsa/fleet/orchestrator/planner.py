@@ -107,13 +107,22 @@ class RolloutPlanner:
         secret = layered.secret_paths | leaf_paths(request.secret_values)
         live, following = _releases(request, cluster)
         digest = values_digest(values, secret)
-        manifest = _earlier_manifest(request, cluster, digest, live, following)
-        if manifest is None:
-            manifest = await self._render(request, cluster, following, values, renamed=live != following)
+        rendered = _earlier_manifest(request, cluster, digest, live, following)
+        if rendered is None:
+            rendered = await self._render(request, cluster, following, values, renamed=live != following)
         inspection = InspectionRequest(
-            cluster, request.operator, request.version, live, following, manifest, request.on_conflict
+            cluster,
+            request.operator,
+            request.version,
+            live,
+            following,
+            rendered,
+            request.on_conflict,
+            values,
+            secret,
         )
         report = await self._inspector.inspect(inspection)
+        manifest = rendered if report.manifest is None else report.manifest
         installation = request.installations.get(cluster.id)
         ours = installation is not None and installation.revision == report.present_revision
         plan = ClusterPlan(
@@ -134,8 +143,9 @@ class RolloutPlanner:
             problems=_problems(request, report),
             diff=report.diff,
             values=masked(values, secret),
+            notices=report.notices,
         )
-        return plan, ReleaseBundle(manifest, values)
+        return plan, ReleaseBundle(manifest, values, rendered if manifest != rendered else b"")
 
     async def _render(
         self,
@@ -190,7 +200,7 @@ def _earlier_manifest(
     for plan in request.earlier.clusters:
         same = (plan.values_digest, plan.live, plan.next) == (digest, live, following)
         if plan.cluster_id == cluster.id and same:
-            return bundle.manifest
+            return bundle.rendered or bundle.manifest
     return None
 
 

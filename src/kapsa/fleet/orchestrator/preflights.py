@@ -1,21 +1,49 @@
 """Preflights: what a cluster says about a release before anything changes.
 
-It reads the present release and its foreign managers, and compares each CRD of the version with the cluster's own and
-with the resources that the cluster has. Dry runs of every object join with the Helm adapter.
+It reads the present release and its foreign managers, compares each CRD of the version with the cluster's own and with
+the resources that the cluster has, and lets the cluster try every object of the manifest.
 """
 
+from collections.abc import Sequence
+
 from kapsa.fleet.domain.clusters import ManagedCluster
-from kapsa.fleet.domain.operators import OperatorVersion
+from kapsa.fleet.domain.crds import ChangeRule, CrdComparison
 from kapsa.fleet.domain.plans import CrdChange, LiveVerdict, PreflightProblem
 from kapsa.fleet.orchestrator.crds.cluster_changes import ClusterChanges, crd_change
+from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
+from kapsa.fleet.orchestrator.ports.charts import ChartCrd
 from kapsa.fleet.orchestrator.ports.clusters import ClusterGateway, ReleaseContent
 from kapsa.fleet.orchestrator.ports.crds import ResourcesUnreadable
 from kapsa.fleet.orchestrator.ports.operators import OperatorRepository
 from kapsa.fleet.orchestrator.ports.plan_sources import InspectionRequest, PreflightReport
 from kapsa.fleet.orchestrator.ports.transactions import Transactions
+from kapsa.fleet.orchestrator.ports.trials import PresentRelease, ReleaseTrials, TrialRequest
 from kapsa.fleet.orchestrator.registry.cluster_credentials import ClusterCredentials
 
 __all__ = ["ClusterPreflights"]
+
+_ACTOR = "system:rollouts"
+
+
+class _ComparedCrds:
+    """The CRDs of a version, compared with those of a cluster."""
+
+    def __init__(self) -> None:
+        self.changes: list[CrdChange] = []
+        self.verdicts: list[LiveVerdict] = []
+        self.problems: list[PreflightProblem] = []
+        self.notices: list[str] = []
+
+    def judge(self, name: str, comparison: CrdComparison) -> None:
+        """Note the findings that block a CRD, and those that the rollout resolves itself."""
+        for finding in comparison.findings:
+            if finding.rule is ChangeRule.STORED_VERSION_REMOVED:
+                self.notices.append(
+                    f"{name}: {finding.reason}; the rollout keeps the version until its objects are migrated"
+                )
+            elif finding.blocked:
+                message = f"{name}: {finding.reason}; {finding.remedy}"
+                self.problems.append(PreflightProblem("CrdBlocked", message))
 
 
 class ClusterPreflights:
@@ -28,61 +56,113 @@ class ClusterPreflights:
         gateway: ClusterGateway,
         credentials: ClusterCredentials,
         changes: ClusterChanges,
+        trials: ReleaseTrials,
+        audit: AuditTrail,
     ) -> None:
         self._transactions = transactions
         self._operators = operators
         self._gateway = gateway
         self._credentials = credentials
         self._changes = changes
+        self._trials = trials
+        self._audit = audit
 
     async def inspect(self, request: InspectionRequest) -> PreflightReport:
-        """Look at a cluster. Raises ClusterUnreachable if it does not answer."""
-        live = request.live
-        async with self._gateway.connect(await self._credentials.access(request.cluster)) as session:
-            content = await session.release(live.namespace, live.name)
-        changes, verdicts, problems = await self._crds(request.cluster, request.version)
-        return PreflightReport(
-            present_revision=content.release.revision if content else 0,
-            present_version=content.release.chart_version if content else "",
-            crds=tuple(changes),
-            verdicts=tuple(verdicts),
-            problems=(*_owners(content), *problems),
-        )
-
-    async def _crds(
-        self, cluster: ManagedCluster, version: OperatorVersion
-    ) -> tuple[list[CrdChange], list[LiveVerdict], list[PreflightProblem]]:
+        """Look at a cluster, and try the manifest there. Raises ClusterUnreachable if it does not answer."""
+        version = request.version
         async with self._transactions.transaction() as connection:
             crds = await self._operators.crds(connection, version.operator_id, version.version)
+            chart = await self._operators.archive(connection, version.chart_digest)
+            await self._audit.record(connection, _entry(request))
+        async with self._gateway.connect(await self._credentials.access(request.cluster)) as session:
+            running = await session.release(request.live.namespace, request.live.name)
+            replaced = running
+            if request.next != request.live:
+                replaced = await session.release(request.next.namespace, request.next.name)
+        compared = await self._compare(request.cluster, crds)
+        trial = await self._trials.attempt(_trial(request, running, replaced, crds, chart or b""))
+        return PreflightReport(
+            present_revision=running.release.revision if running else 0,
+            present_version=running.release.chart_version if running else "",
+            crds=tuple(compared.changes),
+            verdicts=tuple(compared.verdicts),
+            conflicts=trial.conflicts,
+            problems=(*_owners(running), *compared.problems, *trial.problems),
+            diff=trial.diff,
+            notices=(*_states(running), *compared.notices, *trial.notices),
+            manifest=trial.manifest,
+        )
+
+    async def _compare(self, cluster: ManagedCluster, crds: Sequence[ChartCrd]) -> _ComparedCrds:
+        result = _ComparedCrds()
         kubernetes = cluster.health.kubernetes_version
-        changes: list[CrdChange] = []
-        verdicts: list[LiveVerdict] = []
-        problems: list[PreflightProblem] = []
         for crd in crds:
             try:
                 change = await self._changes.live_change(cluster.id, kubernetes, crd.definition)
             except ResourcesUnreadable as error:
-                problems.append(_problem("CrdUnreadable", f"{crd.name} cannot be compared: {error}"))
+                message = f"{crd.name} cannot be compared: {error}"
+                result.problems.append(PreflightProblem("CrdUnreadable", message))
                 continue
-            if change is None:
-                continue
-            changes.append(crd_change(change.comparison))
-            verdicts.append(change.verdict)
-            blocked = [finding for finding in change.comparison.findings if finding.blocked]
-            problems += [
-                _problem("CrdBlocked", f"{crd.name}: {each.reason}; {each.remedy}") for each in blocked
-            ]
-        return changes, verdicts, problems
+            if change is not None:
+                result.changes.append(crd_change(change.comparison))
+                result.verdicts.append(change.verdict)
+                result.judge(crd.name, change.comparison)
+        return result
 
 
 def _owners(content: ReleaseContent | None) -> tuple[PreflightProblem, ...]:
     if content is None:
         return ()
     return tuple(
-        _problem("OtherOwner", f"the release is managed by {manager}, which would undo the change")
+        PreflightProblem("OtherOwner", f"the release is managed by {manager}, which would undo the change")
         for manager in content.managers
     )
 
 
-def _problem(check: str, message: str) -> PreflightProblem:
-    return PreflightProblem(check, message)
+def _states(content: ReleaseContent | None) -> tuple[str, ...]:
+    if content is None or content.release.status in ("deployed", "superseded"):
+        return ()
+    release = content.release
+    return (f"revision {release.revision} of {release.namespace}/{release.name} is {release.status}",)
+
+
+def _trial(
+    request: InspectionRequest,
+    running: ReleaseContent | None,
+    replaced: ReleaseContent | None,
+    crds: Sequence[ChartCrd],
+    chart: bytes,
+) -> TrialRequest:
+    return TrialRequest(
+        cluster_id=request.cluster.id,
+        release=request.next,
+        manifest=request.manifest,
+        on_conflict=request.on_conflict,
+        replaced=_present(replaced),
+        running=_present(running),
+        chart=chart,
+        values=request.values,
+        secret_paths=request.secret_paths,
+        crds=tuple(crd.definition for crd in crds),
+    )
+
+
+def _present(content: ReleaseContent | None) -> PresentRelease | None:
+    if content is None:
+        return None
+    return PresentRelease(content.manifest, content.values, content.client_side)
+
+
+def _entry(request: InspectionRequest) -> AuditEntry:
+    return AuditEntry(
+        actor=_ACTOR,
+        action="cluster.preflight",
+        object_kind="cluster",
+        object_id=str(request.cluster.id),
+        payload={
+            "name": request.cluster.name,
+            "operator": request.operator.name,
+            "version": request.version.version,
+            "release": str(request.next),
+        },
+    )

@@ -14,6 +14,7 @@ from kapsa.fleet.infrastructure.postgres.registry.operator_repository import Pos
 from kapsa.fleet.infrastructure.postgres.registry.rollout_registry import PostgresRegistry
 from kapsa.fleet.infrastructure.postgres.rollouts.approvals import PostgresApprovals
 from kapsa.fleet.infrastructure.postgres.rollouts.store import PostgresRollouts
+from kapsa.fleet.infrastructure.preflight.manifest_trials import DryRunTrials
 from kapsa.fleet.orchestrator.approval_requests import ApprovalDesk, ApprovalMail
 from kapsa.fleet.orchestrator.approvals import Approvals
 from kapsa.fleet.orchestrator.crds.cluster_changes import ClusterChanges
@@ -58,7 +59,7 @@ def build_rollouts(
     policy = ApprovalPolicy(lifetime=timedelta(hours=24))
     recipients = dict.fromkeys(ClusterEnvironment, settings.approval_recipients)
     desk = ApprovalDesk(approvals, outbox, policy, ApprovalMail(recipients, settings.public_url.rstrip("/")))
-    planner = _planner(database, registry)
+    planner = _planner(database, registry, audit)
     chosen = EngineSettings(
         owner=f"{socket.gethostname()}-{os.getpid()}",
         approvals=policy,
@@ -75,12 +76,18 @@ def build_rollouts(
     )
 
 
-def _planner(database: Database, registry: RegistryServices) -> RolloutPlanner:
+def _planner(database: Database, registry: RegistryServices, audit: AuditTrail) -> RolloutPlanner:
     operators = PostgresOperators()
     return RolloutPlanner(
         RegisteredValues(database, registry.operator_secrets, registry.adoptions),
         StoredChartRenderer(database, operators),
         ClusterPreflights(
-            database, operators, registry.gateway, registry.credentials, ClusterChanges(registry.resources)
+            database,
+            operators,
+            registry.gateway,
+            registry.credentials,
+            ClusterChanges(registry.resources),
+            DryRunTrials(registry.clients.client),
+            audit,
         ),
     )

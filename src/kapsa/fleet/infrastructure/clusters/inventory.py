@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from kapsa.adapters.errors import ExternalError
-from kapsa.adapters.helm.release_secret import RELEASE_SECRET, HelmRelease, read_release
+from kapsa.adapters.helm.release_secret import RELEASE_SECRET, SERVER_SIDE, HelmRelease, read_release
 from kapsa.adapters.manifests.yaml_documents import YamlLimits, load_objects
 from kapsa.fleet.domain.inventory import (
     ClusterInventory,
@@ -57,7 +57,13 @@ async def read_release_content(client: Client, namespace: str, name: str) -> Rel
     installed = _installed(record, claims)
     managers = [installed.manager] if installed.manager else []
     managers += await _live_managers(client, record)
-    return ReleaseContent(installed, record.values, record.manifest, tuple(dict.fromkeys(managers)))
+    return ReleaseContent(
+        installed,
+        record.values,
+        record.manifest,
+        tuple(dict.fromkeys(managers)),
+        client_side=record.apply_method != SERVER_SIDE,
+    )
 
 
 async def _releases(client: Client, problems: list[str]) -> list[InstalledRelease]:

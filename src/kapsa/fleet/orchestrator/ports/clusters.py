@@ -85,6 +85,8 @@ class ReleaseContent(msgspec.Struct, frozen=True):
     manifest: str
     managers: tuple[ForeignManager, ...]
     """Other programs that manage objects of the release."""
+    client_side: bool = False
+    """True if Helm has patched the objects itself, as Helm 3 does."""
 
     def __repr__(self) -> str:
         return f"ReleaseContent({self.release})"

@@ -98,6 +98,11 @@ class InspectionRequest(msgspec.Struct, frozen=True):
     next: ReleaseRef
     manifest: bytes
     on_conflict: ConflictPolicy
+    values: Mapping[str, Any] = {}
+    secret_paths: frozenset[tuple[str, ...]] = frozenset()
+
+    def __repr__(self) -> str:
+        return f"InspectionRequest({self.next} on {self.cluster.name})"
 
 
 class PreflightReport(msgspec.Struct, frozen=True):
@@ -110,6 +115,9 @@ class PreflightReport(msgspec.Struct, frozen=True):
     conflicts: tuple[FieldConflict, ...] = ()
     problems: tuple[PreflightProblem, ...] = ()
     diff: str = ""
+    notices: tuple[str, ...] = ()
+    manifest: bytes | None = None
+    """The manifest to apply, if it is another one: without the fields that are left to their owners."""
 
 
 class ClusterInspector(Protocol):

@@ -46,6 +46,8 @@ class ReleaseBundle(msgspec.Struct, frozen=True):
 
     manifest: bytes
     values: dict[str, Any]
+    rendered: bytes = b""
+    """The manifest before fields were left to their owners, if any were: what the next plan starts from."""
 
 
 class OperatorInstallation(msgspec.Struct, frozen=True):

@@ -1,0 +1,66 @@
+"""Trials: a manifest is tried on a cluster, object by object, and nothing is changed."""
+
+import uuid
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from kapsa.fleet.domain.deployments import ConflictPolicy
+from kapsa.fleet.domain.plans import FieldConflict, PreflightProblem
+from kapsa.fleet.domain.releases import ReleaseRef
+
+__all__ = ["PresentRelease", "ReleaseTrials", "TrialReport", "TrialRequest"]
+
+
+class PresentRelease(msgspec.Struct, frozen=True):
+    """The release that an upgrade replaces."""
+
+    manifest: str
+    values: Mapping[str, Any] = {}
+    client_side: bool = False
+    """True if Helm has patched its objects itself: it takes its own fields over at the first server-side apply."""
+
+    def __repr__(self) -> str:
+        return "PresentRelease()"
+
+
+class TrialRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A manifest that Helm would apply to a cluster."""
+
+    cluster_id: uuid.UUID
+    release: ReleaseRef
+    manifest: bytes
+    on_conflict: ConflictPolicy
+    replaced: PresentRelease | None = None
+    """The revision before in the same release; None if Helm installs it."""
+    running: PresentRelease | None = None
+    """The release that runs now, which the diff starts from: `replaced`, except in blue-green."""
+    chart: bytes = b""
+    """The archive, which Helm stores with the release."""
+    values: Mapping[str, Any] = {}
+    secret_paths: frozenset[tuple[str, ...]] = frozenset()
+    crds: tuple[Mapping[str, Any], ...] = ()
+    """The CRDs of the version. They are applied before the manifest."""
+
+    def __repr__(self) -> str:
+        return f"TrialRequest({self.release} on {self.cluster_id})"
+
+
+class TrialReport(msgspec.Struct, frozen=True):
+    """The answer of a cluster to a manifest."""
+
+    manifest: bytes
+    """The manifest to apply: without the fields that are left to their owners."""
+    conflicts: tuple[FieldConflict, ...] = ()
+    problems: tuple[PreflightProblem, ...] = ()
+    notices: tuple[str, ...] = ()
+    diff: str = ""
+
+
+class ReleaseTrials(Protocol):
+    """Clusters on which manifests are tried."""
+
+    async def attempt(self, request: TrialRequest) -> TrialReport:
+        """Try a manifest. Raises `ClusterUnreachable` if the cluster does not answer."""
+        ...
