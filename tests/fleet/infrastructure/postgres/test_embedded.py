@@ -278,6 +278,45 @@ async def test_kill_9_of_the_manager_leaves_no_server_and_the_next_start_recover
         assert await query(again, "SELECT n FROM kept") == [1]
 
 
+async def test_after_kill_9_of_the_server_the_next_start_waits_for_the_new_one(open_directory: Path) -> None:
+    directory = open_directory / "data"
+    async with running(directory) as server:
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGKILL)
+        await server.wait()
+    assert "ready" in (directory / "postgres" / "postmaster.pid").read_text()
+    async with running(directory) as server:
+        assert await query(server, "SELECT 1") == [1]
+
+
+def test_kill_9_of_the_manager_while_the_server_is_starting_leaves_no_server(open_directory: Path) -> None:
+    directory = open_directory / "data"
+    with manager(directory):
+        pass  # the data exists now: the next start is short
+    started = subprocess.Popen(
+        [sys.executable, MANAGER, directory], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    wait_until(lambda: len(family(started.pid)) > 3)
+    members = family(started.pid) - {started.pid}
+    started.kill()
+    started.communicate()
+    wait_until(lambda: not alive(members))
+    wait_until(lambda: not _running_in(directory))
+
+
+def _running_in(directory: Path) -> set[int]:
+    """Return the processes that work in the data of the server in this directory."""
+    data = (directory / "postgres").resolve()
+    return {each.pid for each in process_table() if _working_directory(each.pid) == data}
+
+
+def _working_directory(pid: int) -> Path | None:
+    try:
+        return Path(f"/proc/{pid}/cwd").readlink()
+    except OSError:
+        return None
+
+
 async def test_a_server_that_lost_its_supervisor_and_its_manager_is_ended_by_the_next_start(
     open_directory: Path,
 ) -> None:

@@ -1,7 +1,8 @@
 """The embedded server: PostgreSQL in a data directory, for a start with nothing configured.
 
 It listens on a unix socket only, and admits this process's OS user only. A shell stands between us and the
-server and reads a pipe of ours: when we end, even by SIGKILL, the pipe closes and the shell stops the server.
+server and reads a pipe of ours: when we end, even by SIGKILL, the pipe closes and the shell stops the server. It
+repeats the signal, because a server that is just starting ignores it.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from pathlib import Path
 import structlog
 from sqlalchemy import text
 from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from kapsa.fleet.infrastructure.postgres.database import DatabaseError
@@ -30,7 +32,7 @@ _SUPERVISOR = """
 exec 3<&0
 "$@" </dev/null 3<&- &
 server=$!
-(read -r _ <&3; kill -INT "$server" 2>/dev/null) &
+(read -r _ <&3; while kill -INT "$server" 2>/dev/null; do sleep 0.2; done) &
 watcher=$!
 exec 3<&-
 wait "$server"
@@ -129,6 +131,7 @@ class EmbeddedServer:
             str(self._files.sockets),
             *settings,
         ]
+        stale = self._files.status()  # a server that was killed has left its own, which says that it is ready
         with self._open_log() as output:
             self._process = await asyncio.create_subprocess_exec(
                 "/bin/sh", "-c", _SUPERVISOR, "kapsa-postgres", *server,
@@ -137,7 +140,7 @@ class EmbeddedServer:
             )  # fmt: skip
         try:
             async with asyncio.timeout(timeout):
-                while not self._files.is_ready():
+                while not self._files.is_ready(stale):
                     if self._process.returncode is not None:
                         raise DatabaseError(f"PostgreSQL did not start: {self._files.last_words()}")
                     await asyncio.sleep(0.01)
@@ -167,6 +170,9 @@ class EmbeddedServer:
                 existing = text("SELECT 1 FROM pg_database WHERE datname = :name")
                 if (await connection.execute(existing, {"name": _DATABASE})).first() is None:
                     await connection.execute(text(f'CREATE DATABASE "{_DATABASE}"'))
+        except DBAPIError as error:
+            reason = str(error.orig).strip().splitlines()[0]
+            raise DatabaseError(f"PostgreSQL in {self._files.directory} cannot be used: {reason}") from None
         finally:
             await engine.dispose()
 

@@ -70,16 +70,13 @@ class ServerFiles:
     def server_pid(self) -> int | None:
         """Return the process id that the server has written, whether or not it still runs."""
         try:
-            return int((self.data / "postmaster.pid").read_text().split("\n", 1)[0])
-        except (OSError, ValueError):
+            return int(self.status().split("\n", 1)[0])
+        except ValueError:
             return None
 
     def listening(self) -> tuple[Path, str] | None:
         """Return the directory and the port of the socket of the server that wrote its process id here."""
-        try:
-            lines = (self.data / "postmaster.pid").read_text().splitlines()
-        except OSError:
-            return None
+        lines = self.status().splitlines()
         return (Path(lines[4]), lines[3]) if len(lines) > 7 and lines[7].strip() == "ready" else None
 
     def is_held(self) -> bool:
@@ -93,12 +90,17 @@ class ServerFiles:
         finally:
             os.close(descriptor)
 
-    def is_ready(self) -> bool:
-        """Return whether the server accepts connections, by its own word."""
+    def status(self) -> str:
+        """Return the status that the last server has written: its process, its start, whether it is ready."""
         try:
-            return (self.data / "postmaster.pid").read_text().rstrip().endswith("ready")
+            return (self.data / "postmaster.pid").read_text()
         except OSError:
-            return False
+            return ""
+
+    def is_ready(self, stale: str) -> bool:
+        """Return whether the server accepts connections, by its own word; `stale` is the word of another one."""
+        status = self.status()
+        return status.rstrip().endswith("ready") and status != stale
 
     def last_words(self) -> str:
         """Return the last error in the server's log."""
