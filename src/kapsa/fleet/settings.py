@@ -107,7 +107,7 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     webhook_secret_file: Path | None = None
     """The file with the secret for the signatures of events."""
     internal_addresses: bool = False
-    """True to connect to clusters, repositories and webhooks on loopback and link-local addresses, too."""
+    """True to connect to clusters, repositories and webhooks on loopback addresses, too."""
     plain_http_repositories: bool = False
     """True to fetch charts over plain HTTP, too, and from registries whose certificate is not trusted."""
     cluster_token_minutes: Annotated[int, msgspec.Meta(ge=10, le=2_880)] = 360

@@ -8,9 +8,16 @@ import json
 
 import pytest
 
-from kapsa.adapters.errors import AuthFailed, ExternalNotFound, LimitExceeded, Refused, Unreachable
+from kapsa.adapters.errors import (
+    AuthFailed,
+    ExternalError,
+    ExternalNotFound,
+    LimitExceeded,
+    Refused,
+    Unreachable,
+)
 from kapsa.adapters.http.address_guard import reject_internal_address
-from kapsa.adapters.http.client import GuardedHttpClient
+from kapsa.adapters.http.client import GuardedHttpClient, HttpResponse
 from kapsa.adapters.oci.credentials import RegistryCredentials, docker_config
 from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.adapters.oci.registries import ImageRegistries
@@ -42,6 +49,33 @@ async def test_the_digest_of_an_image_is_returned_and_none_for_a_missing_one(
         assert await registry.digest(image(registry_server).with_digest(digest)) == digest
     finally:
         await http.close()
+
+
+class FixedResponse:
+    """An HTTP client that gets one response to everything."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        self._response = HttpResponse(status, {}, body)
+
+    async def fetch(self, method: str, url: str, **_: object) -> HttpResponse:
+        return self._response
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 418, 500])
+async def test_nothing_that_a_registry_writes_is_in_an_error_but_its_codes(status: int) -> None:
+    hostile = {"code": "RUN ME", "message": "call +1 555 0100", "detail": "root:x:0:0"}
+    bodies = {
+        json.dumps({"errors": [hostile, {"code": "DENIED"}, {"code": "DENIED"}]}).encode(): True,
+        b"root:x:0:0:root:/root:/bin/sh": False,
+        b'{"errors": "DENIED"}': False,
+        b"": False,
+    }
+    for body, shown in bodies.items():
+        registry = ImageRegistry("https://registry.example.com", FixedResponse(status, body))
+        with pytest.raises(ExternalError) as error:
+            await registry.manifest(ImageReference.parse("registry.example.com/team/app:1"))
+        assert not [each for each in ("root", "555", "RUN") if each in str(error.value)]
+        assert status == 404 or ("DENIED" in str(error.value)) == shown
 
 
 async def test_concurrent_requests_detect_the_protocol_independently(

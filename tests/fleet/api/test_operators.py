@@ -112,6 +112,8 @@ async def test_an_error_has_the_full_path_of_the_offending_field(api: ApiClient)
         ({**WIDGET, "environmentValues": {"Dev": []}}, "/environmentValues/*"),
         ({**WIDGET, "values": {"a": [{"b": "x\0y"}]}}, "/values/a/0/b"),
         ({**WIDGET, "name": "UPPER"}, "/name"),
+        ({**WIDGET, "source": {"type": "upload", "chart": "../../etc"}}, "/source"),
+        ({**WIDGET, "source": {"type": "upload", "chart": "c" * 5000}}, "/source"),
         ([], ""),
     ]
     for body, path in cases:

@@ -7,7 +7,7 @@ import ipaddress
 from kapsa.adapters.errors import Refused
 from kapsa.runtime import AddressGuard, public_address
 
-__all__ = ["AddressGuard", "is_ip", "reject_internal_address"]
+__all__ = ["AddressGuard", "is_ip", "reject_internal_address", "reject_metadata_address"]
 
 
 def reject_internal_address(address: str) -> None:
@@ -16,7 +16,17 @@ def reject_internal_address(address: str) -> None:
     Private networks are allowed: git servers are often there.
     """
     if not public_address(address):
-        raise Refused(f"address {address} is not allowed for a server", reason="AddressRefused")
+        raise _refused(address)
+
+
+def reject_metadata_address(address: str) -> None:
+    """Reject link-local and metadata addresses. Loopback is allowed, for servers on the same machine."""
+    if not public_address(address, allow_loopback=True):
+        raise _refused(address)
+
+
+def _refused(address: str) -> Refused:
+    return Refused(f"address {address} is not allowed for a server", reason="AddressRefused")
 
 
 def is_ip(host: str) -> bool:

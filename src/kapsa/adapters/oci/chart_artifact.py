@@ -39,6 +39,11 @@ def chart_reference(text: str) -> ImageReference:
     scheme, separator, name = text.partition("://")
     if not separator or scheme != "oci":
         raise Refused(f"{text[:120]!r} must start with oci://")
+    if "@" in name.partition("/")[0]:
+        raise Refused(
+            "the address of a chart must not contain a user name or password",
+            hint="Pass the credentials apart",
+        )
     reference = ImageReference.parse(name.rstrip("/"))
     if reference.tag or reference.digest:
         raise Refused(f"{text[:120]!r} must not have a tag or a digest: the version is given apart")

@@ -25,7 +25,6 @@ from kapsa.adapters.http.client import HttpClient, HttpResponse
 from kapsa.adapters.http.redirects import fetch_redirected
 from kapsa.adapters.oci.credentials import RegistryCredentials
 from kapsa.adapters.oci.image_reference import DOCKER_HUB, ImageReference, is_digest, split_endpoint
-from kapsa.adapters.redaction import printable, redact
 from kapsa.runtime import Clock, SystemClock
 
 __all__ = ["ImageRegistry"]
@@ -44,6 +43,30 @@ _TOKEN_LIMIT = 256 * 1024
 _CHALLENGE = re.compile(r'([A-Za-z0-9_-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 _NEXT_PAGE = re.compile(r'<([^<>]{1,1000})>\s*;\s*rel="?next"?')
 _TAGS_PER_PAGE, _MOST_TAGS = 1000, 10_000
+_ERROR_CODES = frozenset(
+    [
+        "BLOB_UNKNOWN",
+        "BLOB_UPLOAD_INVALID",
+        "BLOB_UPLOAD_UNKNOWN",
+        "DENIED",
+        "DIGEST_INVALID",
+        "MANIFEST_BLOB_UNKNOWN",
+        "MANIFEST_INVALID",
+        "MANIFEST_UNKNOWN",
+        "MANIFEST_UNVERIFIED",
+        "NAME_INVALID",
+        "NAME_UNKNOWN",
+        "SIZE_INVALID",
+        "TAG_INVALID",
+        "TOOMANYREQUESTS",
+        "UNAUTHORIZED",
+        "UNAVAILABLE",
+        "UNKNOWN",
+        "UNSUPPORTED",
+    ]
+)
+"""Codes of the distribution specification. Nothing else of an error is shown: its text is the registry's own, and
+an address that is not a registry at all must not be read through our errors."""
 _MARGIN = 10.0
 """Seconds before its expiry from which a token is no longer used."""
 
@@ -52,6 +75,14 @@ class _TokenResponse(msgspec.Struct, frozen=True):
     token: str = ""
     access_token: str = ""
     expires_in: float = 60.0
+
+
+class _RegistryError(msgspec.Struct, frozen=True):
+    code: str = ""
+
+
+class _RegistryErrors(msgspec.Struct, frozen=True):
+    errors: list[_RegistryError] = []
 
 
 class _TagList(msgspec.Struct, frozen=True):
@@ -197,7 +228,7 @@ class ImageRegistry:
             501,
         ):  # by the specification, and by registries that do not implement it
             raise Refused(
-                f"{self._base} does not delete images ({response.status}){self._excerpt(response)}",
+                f"{self._base} does not delete images ({response.status}){_codes(response)}",
                 reason="DeletionUnsupported",
                 hint="Enable deletion in the registry, or keep its images",
             )
@@ -327,20 +358,23 @@ class ImageRegistry:
             if self._credentials is not None
             else "Provide a user name and password for the registry"
         )
-        return AuthFailed(
-            f"{self._base}{path}: {problem} ({response.status}){self._excerpt(response)}", hint=hint
-        )
+        return AuthFailed(f"{self._base}{path}: {problem} ({response.status}){_codes(response)}", hint=hint)
 
     def _unexpected(self, response: HttpResponse, path: str) -> ExternalError:
-        message = f"{self._base}, {path}: unexpected status {response.status}{self._excerpt(response)}"
+        message = f"{self._base}, {path}: unexpected status {response.status}{_codes(response)}"
         if response.status == 429 or response.status >= 500:
             return Unreachable(message, retry_after=_seconds(response.header("Retry-After")))
         return ExternalFailure(message)
 
-    def _excerpt(self, response: HttpResponse) -> str:
-        secrets = self._credentials.secrets if self._credentials is not None else ()
-        text = redact(printable(response.body[:2000].decode("utf-8", "replace")), secrets)
-        return f": {' '.join(text.split())[:200]}" if text.strip() else ""
+
+def _codes(response: HttpResponse) -> str:
+    """Return the codes in an error of a registry, for the end of a message; empty if it has none."""
+    try:
+        errors = msgspec.json.decode(response.body, type=_RegistryErrors).errors
+    except msgspec.DecodeError:
+        return ""
+    codes = dict.fromkeys(each.code for each in errors if each.code in _ERROR_CODES)
+    return f": {', '.join(codes)}" if codes else ""
 
 
 def _bases(endpoint: str, insecure: bool) -> list[str]:

@@ -8,21 +8,19 @@ with ChartServer() as server:
 
 from __future__ import annotations
 
-import base64
 import gzip
 import hashlib
 import io
 import json
 import tarfile
 from collections.abc import Mapping
-from contextlib import ExitStack
-from typing import Any, Self
+from typing import Any
 
 from aiohttp import web
 
 from kapsa.adapters.helm.chart_archive import read_archive
+from kapsa.adapters.testing._loopback_server import LoopbackServer, basic_login
 from kapsa.adapters.testing._received_request import ReceivedRequest
-from kapsa.runtime.testing import background_loop
 
 __all__ = ["ChartServer", "pack_chart"]
 
@@ -45,10 +43,11 @@ def pack_chart(
     return gzip.compress(packed.getvalue(), mtime=0)
 
 
-class ChartServer:
+class ChartServer(LoopbackServer):
     """A chart repository in memory."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.login: tuple[str, str] | None = None
         """The required user name and password; None allows anonymous access."""
         self.index: bytes | None = None
@@ -57,8 +56,6 @@ class ChartServer:
         """True if the index has digests."""
         self.base = ""
         """The start of the addresses in the index: empty for relative ones, or `http://host:port/`."""
-        self.requests: list[ReceivedRequest] = []
-        self.port = 0
         self.redirects: dict[str, str] = {}
         """The target of the redirect by the path of the request."""
         self.statuses: dict[str, int] = {}
@@ -66,7 +63,6 @@ class ChartServer:
         self.archives: dict[str, bytes] = {}
         """The archives by path, such as `/charts/app-1.0.0.tgz`."""
         self._entries: dict[str, list[dict[str, Any]]] = {}
-        self._stack = ExitStack()
 
     @property
     def url(self) -> str:
@@ -83,28 +79,15 @@ class ChartServer:
         self.archives[f"/{path}"] = archive
         return f"sha256:{digest}"
 
-    def __enter__(self) -> Self:
-        wait = self._stack.enter_context(background_loop())
-        application = web.Application()
-        application.router.add_route("*", "/{path:.*}", self._serve)
-        runner = web.AppRunner(application, shutdown_timeout=0.1)
-        wait(runner.setup())
-        wait(web.TCPSite(runner, "127.0.0.1", 0).start())
-        self.port = runner.addresses[0][1]
-        self._stack.callback(lambda: wait(runner.cleanup()))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    async def _serve(self, request: web.Request) -> web.Response:
+    async def respond(self, request: web.Request) -> web.Response:
+        """Return the response to a request."""
         headers = {key.lower(): value for key, value in request.headers.items()}
         self.requests.append(ReceivedRequest(request.method, request.path, headers))
         if request.path in self.statuses:
             return web.Response(status=self.statuses[request.path])
         if request.path in self.redirects:
             return web.Response(status=302, headers={"Location": self.redirects[request.path]})
-        if self.login is not None and headers.get("authorization") != _basic(*self.login):
+        if self.login is not None and headers.get("authorization") != basic_login(*self.login):
             return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="charts"'})
         if request.path == "/index.yaml":
             return web.Response(body=self.index if self.index is not None else self._index())
@@ -126,7 +109,3 @@ class ChartServer:
             for name, versions in self._entries.items()
         }
         return json.dumps({"apiVersion": "v1", "entries": entries}).encode()
-
-
-def _basic(name: str, password: str) -> str:
-    return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()

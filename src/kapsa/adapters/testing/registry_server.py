@@ -12,14 +12,12 @@ time.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import re
 import secrets
 from collections.abc import Mapping
-from contextlib import ExitStack
-from typing import Any, Self
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -27,8 +25,8 @@ from aiohttp import web
 
 from kapsa.adapters.http.client import HttpResponse
 from kapsa.adapters.oci.chart_artifact import CHART_CONFIG, CHART_LAYER
+from kapsa.adapters.testing._loopback_server import LoopbackServer, basic_login
 from kapsa.adapters.testing._received_request import ReceivedRequest
-from kapsa.runtime.testing import background_loop
 
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -54,10 +52,11 @@ class _Failure(msgspec.Struct):
     headers: Mapping[str, str]
 
 
-class RegistryServer:
+class RegistryServer(LoopbackServer):
     """An image registry in memory."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.login: tuple[str, str] | None = None
         """The required user name and password; None allows anonymous access."""
         self.token_login = True
@@ -72,8 +71,6 @@ class RegistryServer:
         self.supports_head = True
         self.redirect_to = ""
         """The URL that requests for manifests are redirected to, if set."""
-        self.requests: list[ReceivedRequest] = []
-        self.port = 0
         self.http = _InProcess(self)
         """A client of the registry that works without sockets."""
         self._manifests_of: dict[str, dict[str, tuple[str, bytes]]] = {}
@@ -82,7 +79,6 @@ class RegistryServer:
         self._running_uploads: dict[str, bytearray] = {}
         self._tokens: dict[str, str] = {}
         self._failures: list[_Failure] = []
-        self._stack = ExitStack()
 
     @property
     def endpoint(self) -> str:
@@ -130,21 +126,8 @@ class RegistryServer:
         """Respond with this status to the next requests whose path starts with `path`."""
         self._failures.append(_Failure(status, times, path, method, headers))
 
-    def __enter__(self) -> Self:
-        wait = self._stack.enter_context(background_loop())
-        application = web.Application(client_max_size=64 * 1024 * 1024)
-        application.router.add_route("*", "/{path:.*}", self._serve)
-        runner = web.AppRunner(application, shutdown_timeout=0.1)
-        wait(runner.setup())
-        wait(web.TCPSite(runner, "127.0.0.1", 0).start())
-        self.port = runner.addresses[0][1]
-        self._stack.callback(lambda: wait(runner.cleanup()))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    async def _serve(self, request: web.Request) -> web.Response:
+    async def respond(self, request: web.Request) -> web.Response:
+        """Return the response to a request."""
         response = self.handle(request.method, str(request.url), dict(request.headers), await request.read())
         body = b"" if request.method == "HEAD" else response.body
         return web.Response(status=response.status, headers=dict(response.headers), body=body)
@@ -177,7 +160,7 @@ class RegistryServer:
             return None
         given = received.headers.get("authorization", "")
         if not self.token_login:
-            if given == _basic(*self.login):
+            if given == basic_login(*self.login):
                 return None if self.readable else _error(403, "DENIED")
             return _error(401, "UNAUTHORIZED", headers={"WWW-Authenticate": 'Basic realm="registry"'})
         name = re.match(r"/v2/(.+)/(?:manifests|blobs|tags)/", received.path)
@@ -200,7 +183,9 @@ class RegistryServer:
         if method == "POST":
             valid = bool(self.identity_token) and form.get("refresh_token") == self.identity_token
         else:
-            valid = self.login is not None and received.headers.get("authorization") == _basic(*self.login)
+            valid = self.login is not None and received.headers.get("authorization") == basic_login(
+                *self.login
+            )
         if not valid or form.get("service") != "registry.test":
             return _error(401, "UNAUTHORIZED")
         token = secrets.token_hex(16)
@@ -338,7 +323,3 @@ def _json(status: int, content: Any, headers: Mapping[str, str] = _NO_HEADERS) -
 
 def _error(status: int, code: str, *, headers: Mapping[str, str] = _NO_HEADERS) -> HttpResponse:
     return _json(status, {"errors": [{"code": code, "message": code.lower().replace("_", " ")}]}, headers)
-
-
-def _basic(name: str, password: str) -> str:
-    return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()

@@ -4,7 +4,11 @@ from datetime import timedelta
 
 import msgspec
 
-from kapsa.adapters.http.address_guard import reject_internal_address
+from kapsa.adapters.http.address_guard import (
+    AddressGuard,
+    reject_internal_address,
+    reject_metadata_address,
+)
 from kapsa.adapters.http.client import GuardedHttpClient
 from kapsa.fleet.infrastructure.charts.published_charts import PublishedCharts
 from kapsa.fleet.infrastructure.clusters.clients import ClusterClients
@@ -25,7 +29,7 @@ from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
 from kapsa.fleet.orchestrator.registry.operators import Operators
 from kapsa.fleet.settings import FleetSettings
 
-__all__ = ["RegistryServices", "build_registry"]
+__all__ = ["RegistryServices", "address_guard", "build_registry"]
 
 _DOWNLOAD_SECONDS = 60.0
 """Enough for an archive of 16 MB over a slow line."""
@@ -53,15 +57,18 @@ class RegistryServices(msgspec.Struct, frozen=True, kw_only=True):
         await self.http_client.close()
 
 
+def address_guard(settings: FleetSettings) -> AddressGuard:
+    """Return the judge of addresses that the manager connects to. Metadata services are never among them."""
+    return reject_metadata_address if settings.internal_addresses else reject_internal_address
+
+
 def build_registry(
     settings: FleetSettings, database: Database, vault: KeyVault, audit: AuditTrail
 ) -> RegistryServices:
     """Build the registry. Addresses of clusters and repositories are judged as the settings say."""
     internal = settings.internal_addresses
     operators, clusters = PostgresOperators(), PostgresClusters()
-    http = GuardedHttpClient(
-        address_guard=None if internal else reject_internal_address, timeout=_DOWNLOAD_SECONDS
-    )
+    http = GuardedHttpClient(address_guard=address_guard(settings), timeout=_DOWNLOAD_SECONDS)
     charts = PublishedCharts(http, allow_http=settings.plain_http_repositories)
     lifetime = timedelta(minutes=settings.cluster_token_minutes)
     gateway = KubernetesGateway(allow_loopback=internal, token_lifetime=lifetime)

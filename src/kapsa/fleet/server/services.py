@@ -4,7 +4,6 @@ from datetime import timedelta
 
 import msgspec
 
-from kapsa.adapters.http.address_guard import reject_internal_address
 from kapsa.adapters.http.client import GuardedHttpClient
 from kapsa.adapters.variables import SettingsError
 from kapsa.fleet.infrastructure.audit.chain import chain_key
@@ -26,7 +25,7 @@ from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
 from kapsa.fleet.infrastructure.vault.rotation import check_keys
 from kapsa.fleet.orchestrator.audit import AuditLog
 from kapsa.fleet.server.background import BackgroundTask
-from kapsa.fleet.server.registry import RegistryServices, build_registry
+from kapsa.fleet.server.registry import RegistryServices, address_guard, build_registry
 from kapsa.fleet.server.rollouts import RolloutServices, build_rollouts
 from kapsa.fleet.settings import DATABASE_VARIABLE, PREFIX, FleetSettings
 
@@ -76,7 +75,7 @@ async def build_services(settings: FleetSettings, database: Database) -> Manager
     """
     vault = LocalVault(encryption_keys(settings))
     await check_keys(database, vault)
-    client = GuardedHttpClient(address_guard=None if settings.internal_addresses else reject_internal_address)
+    client = GuardedHttpClient(address_guard=address_guard(settings))
     audit = PostgresAuditTrail()
     outbox = PostgresOutbox(settings.webhook_urls, mail=bool(settings.smtp_host))
     registry = build_registry(settings, database, vault, audit)

@@ -94,6 +94,17 @@ async def test_unreachable_and_malformed_repositories_are_named(
         await charts.fetch(UploadedChart("widget"), "", None)
 
 
+async def test_credentials_in_an_address_are_refused_and_not_repeated(charts: PublishedCharts) -> None:
+    for source in (
+        HttpChart(f"http://robot:{PASSWORD}@127.0.0.1:1", "widget"),
+        OciChart(f"oci://robot:{PASSWORD}@127.0.0.1:1/charts/widget"),
+        OciChart(f"oci://{PASSWORD}@127.0.0.1:1/charts/widget"),
+    ):
+        with pytest.raises(InvalidInput, match="must not contain a user name or password") as error:
+            await charts.fetch(source, "", None)
+        assert PASSWORD not in str(error.value)
+
+
 async def test_facts_are_learned_from_lint_and_renders(charts: PublishedCharts) -> None:
     webhook = {
         "apiVersion": "admissionregistration.k8s.io/v1",

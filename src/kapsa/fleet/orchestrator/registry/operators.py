@@ -1,5 +1,6 @@
 """Operators: registration of charts, their versions and values. Each write is audited in its own transaction."""
 
+import re
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -42,6 +43,7 @@ __all__ = [
 
 _RELEASE_LIMIT = 53
 """The longest name of a Helm release: an operator's release has its name."""
+_CHART_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,249}")
 _LARGEST_ARCHIVE = 16 * 1024 * 1024
 _LONGEST_GUIDE = 64 * 1024
 
@@ -342,6 +344,9 @@ def _require_reader(principal: Principal) -> None:
 def _check_registration(request: RegisterOperator) -> None:
     check_name("name", request.name, longest=_RELEASE_LIMIT)
     check_name("namespace", request.namespace)
+    if not _CHART_NAME.fullmatch(_chart_name(request.source)):
+        message = "must name a chart: letters, digits, dots, dashes and underscores, at most 250"
+        raise InvalidInput(f"source {message}", InvalidField("/source", message))
     if request.version and not is_version(request.version):
         raise _no_version(request.version)
     check_values("values", request.values)

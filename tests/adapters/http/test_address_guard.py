@@ -1,0 +1,42 @@
+"""Addresses that a connection may and may not have."""
+
+from __future__ import annotations
+
+import pytest
+
+from kapsa.adapters.errors import Refused
+from kapsa.adapters.http.address_guard import reject_internal_address, reject_metadata_address
+
+LOOPBACK = ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"]
+METADATA = [
+    "169.254.169.254",
+    "::ffff:169.254.169.254",
+    "fe80::1%eth0",
+    "fd00:ec2::254",
+    "0.0.0.0",
+    "224.0.0.1",
+]
+ALLOWED = ["203.0.113.7", "10.0.0.7", "192.168.1.7", "2001:db8::7"]
+
+
+@pytest.mark.parametrize("address", [*LOOPBACK, *METADATA])
+def test_this_machine_and_metadata_services_are_refused(address: str) -> None:
+    with pytest.raises(Refused, match="is not allowed"):
+        reject_internal_address(address)
+
+
+@pytest.mark.parametrize("address", METADATA)
+def test_metadata_services_are_refused_even_where_loopback_is_allowed(address: str) -> None:
+    with pytest.raises(Refused, match="is not allowed"):
+        reject_metadata_address(address)
+
+
+@pytest.mark.parametrize("address", ALLOWED)
+def test_other_addresses_are_allowed(address: str) -> None:
+    reject_internal_address(address)
+    reject_metadata_address(address)
+
+
+@pytest.mark.parametrize("address", LOOPBACK)
+def test_loopback_is_allowed_for_servers_on_the_same_machine(address: str) -> None:
+    reject_metadata_address(address)
