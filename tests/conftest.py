@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from random import Random
 from typing import Any
 
 import pytest
@@ -51,12 +52,42 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests that the engine under test cannot run, or for which it makes no difference."""
-    runs = _runs_on_real if config.getoption("--engine") == "real" else _runs_on_embedded
-    deselected = [item for item in items if not runs(item)]
+    """Deselect the tests that the engine under test cannot run, or for which it makes no difference.
+
+    A quick run leaves out long tests, and draws a sample of the cases of others.
+    """
+    real = config.getoption("--engine") == "real"
+    runs = _runs_on_real if real else _runs_on_embedded
+    chosen = [item for item in items if runs(item)]
+    if not real and not config.getoption("--full"):
+        chosen = _quick(chosen, config.getoption("--sweep-seed"))
+    kept = set(chosen)
+    deselected = [item for item in items if item not in kept]
     if deselected:
         config.hook.pytest_deselected(items=deselected)
-        items[:] = [item for item in items if runs(item)]
+        items[:] = chosen
+
+
+def _quick(items: list[pytest.Item], seed: int) -> list[pytest.Item]:
+    """Return the tests of a quick run."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sampled") is not None:
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    drawn = {item for group in cases.values() for item in _drawn(group, seed)}
+    return [
+        item
+        for item in items
+        if item.get_closest_marker("long") is None
+        and (item in drawn or item.get_closest_marker("sampled") is None)
+    ]
+
+
+def _drawn(group: list[pytest.Item], seed: int) -> list[pytest.Item]:
+    marker = group[0].get_closest_marker("sampled")
+    assert marker is not None
+    (size,) = marker.args
+    return Random(seed).sample(group, min(size, len(group)))
 
 
 def _runs_on_embedded(item: pytest.Item) -> bool:

@@ -96,6 +96,7 @@ def lines_of(process: subprocess.Popen[str]) -> Iterator[str]:
         yield line
 
 
+@pytest.mark.long
 def test_with_keep_it_runs_and_takes_pushes_until_it_is_interrupted(
     directory: Path, env: dict[str, str]
 ) -> None:

@@ -231,8 +231,8 @@ async def test_polls_come_as_often_as_the_project_says_and_no_more(tenant: Tenan
 async def test_polls_that_fail_come_less_and_less_often(tenant: Tenant) -> None:
     tenant.systems.git.error = Unreachable("git.example.com does not answer")
     await tenant.project()
-    await tenant.clock.sleep(24 * 3600)
-    assert tenant.systems.git.listed < 40
+    await tenant.clock.sleep(8 * 3600)
+    assert tenant.systems.git.listed < 20
 
 
 async def test_somebody_can_ask_for_a_poll(tenant: Tenant) -> None:

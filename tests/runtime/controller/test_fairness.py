@@ -10,7 +10,7 @@ from kapsa.runtime import Context, Operator, Requeue
 from kapsa.runtime.testing import Harness
 from tests.runtime.sample_app import App, Recorder, app
 
-RESOURCES = 2000
+RESOURCES = 1200
 
 
 async def test_a_start_up_list_of_converged_resources_does_not_hold_the_event_loop(harness: Harness) -> None:

@@ -41,6 +41,7 @@ def test_the_tests_of_a_new_project_pass(project: Path) -> None:
     assert "5 passed" in result.stdout
 
 
+@pytest.mark.long
 def test_a_new_project_passes_its_own_checks_with_manifests_up_to_date(project: Path) -> None:
     result = make(project, "check")
     assert result.returncode == 0, result.stdout + result.stderr
