@@ -258,6 +258,10 @@ class FakeClusters:
             if chart_digest in cluster.crds:
                 cluster.crds.remove(chart_digest)
 
+    async def record_baseline(self, cluster_id: uuid.UUID, operator_id: uuid.UUID, chart_digest: str) -> None:
+        async with self.interrupt("record_baseline"):
+            await self._reach(cluster_id, "record_baseline")
+
     async def observe(self, cluster_id: uuid.UUID, release: ReleaseRef) -> OperatorHealth:
         async with self.interrupt("observe"):
             cluster = await self._reach(cluster_id, "observe")

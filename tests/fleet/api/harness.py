@@ -27,11 +27,11 @@ from kapsa.fleet.infrastructure.audit.trail import PostgresAuditTrail
 from kapsa.fleet.infrastructure.clusters.gateway import KubernetesGateway
 from kapsa.fleet.infrastructure.postgres.crds.crd_repository import PostgresCrds
 from kapsa.fleet.infrastructure.postgres.database import Database
+from kapsa.fleet.infrastructure.postgres.health.health_readings import PostgresHealthReadings
 from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import PostgresClusters
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
 from kapsa.fleet.infrastructure.postgres.registry.rollout_registry import PostgresRegistry
 from kapsa.fleet.infrastructure.postgres.rollouts.approvals import PostgresApprovals
-from kapsa.fleet.infrastructure.postgres.rollouts.health_readings import PostgresHealthReadings
 from kapsa.fleet.infrastructure.postgres.rollouts.store import PostgresRollouts
 from kapsa.fleet.infrastructure.requests.browser_sessions import PostgresBrowserSessions
 from kapsa.fleet.infrastructure.requests.idempotency import PostgresIdempotencyKeys

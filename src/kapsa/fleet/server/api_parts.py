@@ -12,9 +12,9 @@ from kapsa.fleet.api.authentication.sessions import SessionKeeper
 from kapsa.fleet.api.authentication.tokens import TokenVerifier
 from kapsa.fleet.api.use_cases import UseCases
 from kapsa.fleet.infrastructure.local_keys import LOCAL_ISSUER, LocalKeys
+from kapsa.fleet.infrastructure.postgres.health.health_readings import PostgresHealthReadings
 from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import PostgresClusters
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
-from kapsa.fleet.infrastructure.postgres.rollouts.health_readings import PostgresHealthReadings
 from kapsa.fleet.infrastructure.requests.browser_sessions import PostgresBrowserSessions
 from kapsa.fleet.orchestrator.operator_health import OperatorHealths
 from kapsa.fleet.server.services import ManagerServices

@@ -1,17 +1,15 @@
 """A session with one cluster: each request is bounded, and each failure has a reason for people."""
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
-from kapsa.adapters.errors import ExternalError
-from kapsa.adapters.redaction import printable, redact
+from kapsa.adapters.redaction import printable
 from kapsa.fleet.domain.inventory import ClusterInventory
+from kapsa.fleet.infrastructure.clusters.answers import answering
 from kapsa.fleet.infrastructure.clusters.inventory import read_inventory, read_release_content
 from kapsa.fleet.infrastructure.clusters.service_account import (
     bootstrap_account,
@@ -22,12 +20,11 @@ from kapsa.fleet.orchestrator.ports.clusters import (
     ClusterIdentity,
     ClusterReading,
     ClusterUnreachable,
-    CredentialRejected,
     IssuedAccess,
     ReleaseContent,
     ServiceAccountRef,
 )
-from kapsa.runtime import ApiError, Client, ClientError, CredentialError, Forbidden, NotFound, Unauthorized
+from kapsa.runtime import ApiError, Client, Forbidden, NotFound, Unauthorized
 
 __all__ = ["KubernetesSession"]
 
@@ -51,28 +48,28 @@ class KubernetesSession:
 
     async def identify(self) -> ClusterIdentity:
         """Return the cluster that this is."""
-        async with self._answering(_SHORT):
+        async with answering(self._server, _SHORT):
             return ClusterIdentity(self._server, await self._version(), await self._uid())
 
     async def bootstrap(self, account: ServiceAccountRef) -> IssuedAccess:
         """Create the account of this manager, or repair it, and return a token for it."""
-        async with self._answering(_SHORT):
+        async with answering(self._server, _SHORT):
             await bootstrap_account(self._client, account)
             return await request_token(self._client, account, self._kubeconfig, self._token_lifetime)
 
     async def issue(self, account: ServiceAccountRef) -> IssuedAccess:
         """Return a new token for the account of this manager."""
-        async with self._answering(_SHORT):
+        async with answering(self._server, _SHORT):
             return await request_token(self._client, account, self._kubeconfig, self._token_lifetime)
 
     async def withdraw(self, account: ServiceAccountRef) -> None:
         """Delete the account of this manager, and with it every token."""
-        async with self._answering(_SHORT):
+        async with answering(self._server, _SHORT):
             await withdraw_account(self._client, account)
 
     async def read_health(self) -> ClusterReading:
         """Return version, readiness, nodes and latency."""
-        async with self._answering(_SHORT):
+        async with answering(self._server, _SHORT):
             started = time.perf_counter()
             version = await self._version()
             latency = (time.perf_counter() - started) * 1000
@@ -85,12 +82,12 @@ class KubernetesSession:
 
     async def take_inventory(self, now: datetime) -> ClusterInventory:
         """Return the Helm releases and CRDs."""
-        async with self._answering(_LONG):
+        async with answering(self._server, _LONG):
             return await read_inventory(self._client, now)
 
     async def release(self, namespace: str, name: str) -> ReleaseContent | None:
         """Return a Helm release, or None if there is none."""
-        async with self._answering(_LONG):
+        async with answering(self._server, _LONG):
             return await read_release_content(self._client, namespace, name)
 
     async def _version(self) -> str:
@@ -118,29 +115,7 @@ class KubernetesSession:
             return False, printable(str(error))[:_READY_LIMIT]
         return content.strip() == b"ok", printable(content[:_READY_LIMIT].decode("utf-8", "replace"))
 
-    @asynccontextmanager
-    async def _answering(self, seconds: float) -> AsyncIterator[None]:
-        """Turn each failure of the client into ClusterUnreachable with its reason."""
-        try:
-            async with asyncio.timeout(seconds):
-                yield
-        except TimeoutError:
-            raise ClusterUnreachable(f"{self._server} did not answer within {seconds:g} seconds") from None
-        except (Unauthorized, CredentialError) as error:
-            raise CredentialRejected(_reason(error)) from None
-        except (ClientError, ExternalError) as error:
-            raise ClusterUnreachable(_reason(error)) from None
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            # A server that lies about its objects: a page without metadata, a node that is a list.
-            raise ClusterUnreachable(
-                f"{self._server} sent an object that is not valid: {type(error).__name__}"
-            ) from None
-
 
 def _is_ready(node: Mapping[str, Any]) -> bool:
     conditions = (node.get("status") or {}).get("conditions") or []
     return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(redact(printable(str(error))).split())[:500] or type(error).__name__

@@ -54,6 +54,10 @@ class ClusterOperations(Protocol):
         """Return conversion and storage flag of the CRDs of a chart to what they were. Nothing is removed."""
         ...
 
+    async def record_baseline(self, cluster_id: uuid.UUID, operator_id: uuid.UUID, chart_digest: str) -> None:
+        """Record which custom resources of a chart fail now, before it is applied: they do not count against it."""
+        ...
+
     async def observe(self, cluster_id: uuid.UUID, release: ReleaseRef) -> OperatorHealth:
         """Sweep the cluster now, and return the health of the operator that a release runs."""
         ...

@@ -30,7 +30,11 @@ async def prepare(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget
         )
         return turn.stall("ChangedSincePlan", message)
     history = await services.helm.history(target.cluster_id, target.next) if target.blue_green else live
-    return _intent(turn, live, history)
+    prepared = _intent(turn, live, history)
+    if prepared.intent is not None and turn.checks_health and not target.changed:
+        digest = turn.deployment.chart_digest
+        await services.clusters.record_baseline(target.cluster_id, target.operator_id, digest)
+    return prepared
 
 
 def _closed(turn: ClusterTurn) -> RolloutTarget | None:

@@ -1,23 +1,19 @@
-"""Health verdicts: three states of evidence, and what they mean for a gate.
+"""Gates: the checks of a new revision so far, and the decision that they allow.
 
 Unknown never passes a gate, and never causes a rollback: an unreachable cluster pauses a rollout.
 """
 
 import enum
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 import msgspec
 
+from kapsa.fleet.domain.health.verdicts import Evidence, OperatorHealth
+
 __all__ = [
     "FAILED_CHECKS_LIMIT",
-    "CheckKind",
-    "Evidence",
     "GateProgress",
     "GateVerdict",
-    "HealthCheck",
-    "OperatorHealth",
-    "combined",
     "judge_gate",
     "record_check",
     "record_unknown",
@@ -25,72 +21,6 @@ __all__ = [
 
 FAILED_CHECKS_LIMIT = 3
 """Failed checks in a row that cause a rollback."""
-
-
-class Evidence(enum.StrEnum):
-    """The outcome of one reading."""
-
-    HEALTHY = "Healthy"
-    FAILING = "Failing"
-    UNKNOWN = "Unknown"
-
-
-class CheckKind(enum.StrEnum):
-    """The part of an operator that a check looks at."""
-
-    PODS = "Pods"
-    WEBHOOKS = "Webhooks"
-    CONVERSION = "Conversion"
-    RESOURCES = "Resources"
-    LEASE = "Lease"
-    HELM_TEST = "HelmTest"
-
-
-class HealthCheck(msgspec.Struct, frozen=True, rename="camel"):
-    """One check of one operator on one cluster."""
-
-    kind: CheckKind
-    evidence: Evidence
-    reason: str
-    """A stable word for metrics and runbooks: `CrashLoopBackOff`, `WebhookTimeout`, `Passed`."""
-    message: str
-    """One sentence with the object and what was seen."""
-    conclusive: bool = False
-    """True when one such reading is enough to fail, as with CrashLoopBackOff; others must repeat."""
-
-
-class OperatorHealth(msgspec.Struct, frozen=True, rename="camel"):
-    """All checks of one operator on one cluster, read in one sweep."""
-
-    revision: int
-    """The Helm revision that the evidence is about; 0 when no release was seen."""
-    chart_digest: str
-    checks: tuple[HealthCheck, ...]
-    controller_pods: int = 0
-
-    @property
-    def evidence(self) -> Evidence:
-        """The verdict of all checks together."""
-        return combined(check.evidence for check in self.checks)
-
-    @property
-    def first_problem(self) -> HealthCheck | None:
-        """The check to report: a conclusive failure, else a failure, else the first that is unknown."""
-        ranked = sorted(self.checks, key=_rank)
-        return ranked[0] if ranked and ranked[0].evidence is not Evidence.HEALTHY else None
-
-
-def _rank(check: HealthCheck) -> tuple[int, bool]:
-    order = (Evidence.FAILING, Evidence.UNKNOWN, Evidence.HEALTHY)
-    return order.index(check.evidence), not check.conclusive
-
-
-def combined(evidence: Iterable[Evidence]) -> Evidence:
-    """Return one verdict: failing wins, then unknown; no evidence at all is unknown."""
-    seen = set(evidence)
-    if Evidence.FAILING in seen:
-        return Evidence.FAILING
-    return Evidence.HEALTHY if seen == {Evidence.HEALTHY} else Evidence.UNKNOWN
 
 
 class GateProgress(msgspec.Struct, frozen=True, rename="camel"):

@@ -1,0 +1,69 @@
+"""Memory: what one reading leaves for the next. Times are those of the manager; a cluster's clock is not ours."""
+
+from datetime import datetime, timedelta
+
+import msgspec
+
+__all__ = ["HealthLimits", "HealthMemory", "LeaseMemory", "PodMemory", "ResourceBaseline", "recall"]
+
+
+class HealthLimits(msgspec.Struct, frozen=True):
+    """Limits of the judgement."""
+
+    settle: timedelta = timedelta(seconds=20)
+    """The time after the pods became ready in which a failing webhook or conversion is not held against them."""
+    reconcile: timedelta = timedelta(minutes=2)
+    """The longest time that a resource may be in progress."""
+    lease_patience: timedelta = timedelta(seconds=60)
+    """The shortest time without a renewal that fails, whatever the Lease's own duration."""
+    error_share: float = 0.05
+    """The share of a kind's resources at which they fail the check."""
+    restarts: int = 3
+    restart_window: timedelta = timedelta(minutes=5)
+    """A pod fails the check with this many restarts in this time."""
+    webhook_seconds: float = 1.0
+
+
+class PodMemory(msgspec.Struct, frozen=True, rename="camel"):
+    """The restarts of a pod at a time."""
+
+    restarts: int
+    since: datetime
+
+
+class LeaseMemory(msgspec.Struct, frozen=True, rename="camel"):
+    """The last renewal of a Lease."""
+
+    renewed: str
+    """The renewal as the Lease has it. It is compared, and never read as a time of ours."""
+    since: datetime
+    """The reading that saw it first."""
+
+
+class ResourceBaseline(msgspec.Struct, frozen=True, rename="camel"):
+    """The resources that were not current before an upgrade. They do not count against it."""
+
+    taken_at: datetime
+    keys: frozenset[str] = frozenset()
+    """The UIDs."""
+
+
+class HealthMemory(msgspec.Struct, frozen=True, rename="camel"):
+    """The memory of one release on one cluster."""
+
+    revision: int = 0
+    ready_since: datetime | None = None
+    """The reading from which on the pods of the revision have been ready."""
+    pods: dict[str, PodMemory] = {}
+    """By UID."""
+    waiting: dict[str, datetime] = {}
+    """Resources that are not current, by UID, with the first reading of this revision that saw them so."""
+    leases: dict[str, LeaseMemory] = {}
+    """Leases that a pod of the release has held, by namespace and name."""
+
+
+def recall(memory: HealthMemory, revision: int) -> HealthMemory:
+    """Return the memory for a reading of a revision. A new revision starts with the pods and Leases alone."""
+    if memory.revision == revision:
+        return memory
+    return HealthMemory(revision, pods=memory.pods, leases=memory.leases)

@@ -1,0 +1,144 @@
+"""Custom resources: the share of each kind that an operator has broken, or does not reconcile.
+
+A resource that was not current before an upgrade does not count against it. One that is in progress counts once it
+has been so for too long; until then there is no evidence either way.
+"""
+
+import enum
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+import msgspec
+
+from kapsa.fleet.domain.health.memory import HealthLimits, HealthMemory, ResourceBaseline
+from kapsa.fleet.domain.health.verdicts import CheckKind, Evidence, HealthCheck
+
+__all__ = [
+    "KindFacts",
+    "PendingResource",
+    "ResourceState",
+    "baseline_of",
+    "judge_resources",
+    "remember_resources",
+]
+
+_MOST_KEYS = 5000
+"""Resources that are remembered one by one. The verdict of a kind with more is clear long before."""
+
+
+class ResourceState(enum.StrEnum):
+    """The state of a resource that is not current."""
+
+    FAILED = "Failed"
+    IN_PROGRESS = "InProgress"
+    LAGGING = "Lagging"
+    """Its controller has not seen the latest change."""
+    UNTOUCHED = "Untouched"
+    """It has no status at all."""
+
+
+class PendingResource(msgspec.Struct, frozen=True):
+    """A resource that is not current."""
+
+    uid: str
+    name: str
+    state: ResourceState
+    message: str = ""
+
+
+class KindFacts(msgspec.Struct, frozen=True):
+    """The resources of one kind."""
+
+    kind: str
+    total: int
+    reported: int
+    """The number of resources with a status."""
+    pending: tuple[PendingResource, ...] = ()
+
+    @property
+    def counted(self) -> tuple[PendingResource, ...]:
+        """The resources that are not current. One without a status counts if its kind's controller writes them."""
+        if self.reported:
+            return self.pending
+        return tuple(each for each in self.pending if each.state is not ResourceState.UNTOUCHED)
+
+
+def baseline_of(kinds: Sequence[KindFacts], now: datetime) -> ResourceBaseline:
+    """Return the resources that are not current now, before an upgrade."""
+    keys = [each.uid for kind in kinds for each in kind.pending]
+    return ResourceBaseline(now, frozenset(keys[:_MOST_KEYS]))
+
+
+def remember_resources(
+    kinds: Sequence[KindFacts], memory: HealthMemory, now: datetime
+) -> dict[str, datetime]:
+    """Return since when each resource has not been current, in the readings of this revision."""
+    keys = [each.uid for kind in kinds for each in kind.counted]
+    return {key: memory.waiting.get(key, now) for key in keys[:_MOST_KEYS]}
+
+
+def judge_resources(
+    kinds: Sequence[KindFacts],
+    baseline: ResourceBaseline | None,
+    waiting: dict[str, datetime],
+    limits: HealthLimits,
+    now: datetime,
+) -> HealthCheck:
+    """Return the check of all custom resources. `waiting` is what `remember_resources` returned."""
+    exempt = baseline.keys if baseline else frozenset()
+    checks = [_kind(kind, exempt, waiting, limits, now) for kind in kinds if kind.total]
+    for evidence in (Evidence.FAILING, Evidence.UNKNOWN):
+        for check in checks:
+            if check.evidence is evidence:
+                return check
+    total = sum(kind.total for kind in kinds)
+    return _check(Evidence.HEALTHY, "Passed", f"{total} resources of {len(kinds)} kinds are reconciled")
+
+
+def _kind(
+    kind: KindFacts,
+    exempt: frozenset[str],
+    waiting: dict[str, datetime],
+    limits: HealthLimits,
+    now: datetime,
+) -> HealthCheck:
+    pending = [each for each in kind.counted if each.uid not in exempt]
+    overdue = [each for each in pending if _counts(each, waiting.get(each.uid, now), limits, now)]
+    if len(overdue) >= limits.error_share * kind.total and overdue:
+        return _check(Evidence.FAILING, _reason(overdue), _message(kind, overdue))
+    if len(pending) >= limits.error_share * kind.total and pending:
+        return _check(Evidence.UNKNOWN, "ResourcesInProgress", _message(kind, pending))
+    return _check(Evidence.HEALTHY, "Passed", f"{kind.total} {kind.kind} are reconciled")
+
+
+def _counts(each: PendingResource, since: datetime, limits: HealthLimits, now: datetime) -> bool:
+    return each.state is ResourceState.FAILED or now - since >= limits.reconcile
+
+
+def _reason(overdue: Iterable[PendingResource]) -> str:
+    failing = {ResourceState.FAILED, ResourceState.IN_PROGRESS}
+    return "ResourcesFailing" if any(each.state in failing for each in overdue) else "NotReconciled"
+
+
+_WORDS = {
+    ResourceState.FAILED: "failed",
+    ResourceState.IN_PROGRESS: "is not ready",
+    ResourceState.LAGGING: "is not reconciled: its latest change has not been observed",
+    ResourceState.UNTOUCHED: "is not reconciled: it has no status",
+}
+
+
+def _message(kind: KindFacts, pending: Sequence[PendingResource]) -> str:
+    first = pending[0]
+    cause = f": {first.message}" if first.message and first.state in _CAUSED else ""
+    return (
+        f"{len(pending)} of {kind.total} {kind.kind} are newly not current; {first.name} "
+        f"{_WORDS[first.state]}{cause}"
+    )
+
+
+_CAUSED = frozenset({ResourceState.FAILED, ResourceState.IN_PROGRESS})
+
+
+def _check(evidence: Evidence, reason: str, message: str) -> HealthCheck:
+    return HealthCheck(CheckKind.RESOURCES, evidence, reason, message[:500])

@@ -1,0 +1,9 @@
+"""Health of operators, read from their clusters.
+
+- `observer`: the sweep of a cluster, and the reading of one release for the rollout engine.
+- `release_reader`: the deployed revision of a release, and the objects that it has.
+- `workload_reader`: controllers, the pods at their current template, and Leases.
+- `resource_reader`: custom resources, page by page.
+- `webhook_prober`, `conversion_prober`: dry-run writes through the API server.
+- `sample_objects`: objects for those writes.
+"""

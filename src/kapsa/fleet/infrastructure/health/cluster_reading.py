@@ -1,0 +1,102 @@
+"""One sweep of one cluster: what several operators share is read once, and a part that cannot be read is unknown."""
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from datetime import datetime
+from typing import TypeVar
+
+from kapsa.fleet.domain.health import CheckKind, Evidence, HealthCheck
+from kapsa.fleet.domain.health.judgement import OperatorFacts
+from kapsa.fleet.domain.health.memory import HealthMemory
+from kapsa.fleet.domain.health.resources import KindFacts
+from kapsa.fleet.domain.health.workloads import WorkloadFacts
+from kapsa.fleet.infrastructure.clusters.answers import reason_of
+from kapsa.fleet.infrastructure.health.release_reader import DeployedRelease
+from kapsa.fleet.infrastructure.health.resource_reader import CrdContent, read_crd, read_kind
+from kapsa.fleet.infrastructure.health.workload_reader import (
+    WORKLOADS,
+    NamespaceContent,
+    lease_facts,
+    read_namespace,
+    workload_facts,
+)
+from kapsa.runtime import ApiError, Client, ClientError, DecodeError, Unauthorized, UnknownKind
+
+__all__ = ["ClusterHealthReading"]
+
+T = TypeVar("T")
+_CRD = "CustomResourceDefinition"
+
+
+class ClusterHealthReading:
+    """The facts of a cluster at one time. Namespaces and kinds that several operators share are read once."""
+
+    def __init__(self, client: Client, now: datetime) -> None:
+        self._client = client
+        self._now = now
+        self._namespaces: dict[str, asyncio.Task[NamespaceContent]] = {}
+
+    async def facts(
+        self, release: DeployedRelease, chart_digest: str, crds: Sequence[str], memory: HealthMemory
+    ) -> OperatorFacts:
+        """Return the facts about an operator."""
+        unread: list[HealthCheck] = []
+        workloads, contents = await self._part(CheckKind.PODS, self._workloads(release), ((), ()), unread)
+        names = sorted({*crds, *(each.name for each in release.of_kind(_CRD))})
+        definitions = await self._part(CheckKind.RESOURCES, self.definitions(names), (), unread)
+        kinds = await self._part(CheckKind.RESOURCES, self.kinds(definitions), (), unread)
+        return OperatorFacts(
+            revision=release.revision,
+            chart_digest=chart_digest,
+            workloads=workloads,
+            kinds=kinds,
+            leases=tuple(lease_facts(contents, workloads, memory, self._now)),
+            unread=tuple(unread),
+        )
+
+    async def definitions(self, names: Sequence[str]) -> tuple[CrdContent, ...]:
+        """Return CRDs by their names, without those that the cluster does not have."""
+        read = await asyncio.gather(*(read_crd(self._client, name) for name in names))
+        return tuple(each for each in read if each is not None)
+
+    async def kinds(self, definitions: Sequence[CrdContent]) -> tuple[KindFacts, ...]:
+        """Return the resources of CRDs that are not current."""
+        return tuple(await asyncio.gather(*(read_kind(self._client, each) for each in definitions)))
+
+    async def _workloads(
+        self, release: DeployedRelease
+    ) -> tuple[tuple[WorkloadFacts, ...], tuple[NamespaceContent, ...]]:
+        objects = release.of_kind(*WORKLOADS)
+        namespaces = sorted({release.ref.namespace, *(each.namespace for each in objects)})
+        contents = {namespace: await self._namespace(namespace) for namespace in namespaces}
+        facts = tuple(workload_facts(contents[each.namespace], each, self._now) for each in objects)
+        return facts, tuple(contents.values())
+
+    async def _namespace(self, namespace: str) -> NamespaceContent:
+        task = self._namespaces.get(namespace)
+        if task is None:
+            task = self._namespaces[namespace] = asyncio.create_task(read_namespace(self._client, namespace))
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """End what is still being read."""
+        for task in self._namespaces.values():
+            task.cancel()
+        await asyncio.gather(*self._namespaces.values(), return_exceptions=True)
+
+    async def _part(self, kind: CheckKind, reading: Awaitable[T], empty: T, unread: list[HealthCheck]) -> T:
+        """Return what a reading gave. One that the cluster refuses leaves an unknown check in `unread`."""
+        try:
+            return await reading
+        except Unauthorized:
+            raise
+        except (ApiError, DecodeError, UnknownKind) as error:
+            unread.append(HealthCheck(kind, Evidence.UNKNOWN, _word(error), reason_of(error)))
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            message = f"the cluster sent an object that is not valid: {type(error).__name__}"
+            unread.append(HealthCheck(kind, Evidence.UNKNOWN, "InvalidAnswer", message))
+        return empty
+
+
+def _word(error: ClientError) -> str:
+    return (error.reason or "ApiError") if isinstance(error, ApiError) else type(error).__name__

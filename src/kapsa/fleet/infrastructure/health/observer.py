@@ -1,0 +1,160 @@
+"""The observer: reads the health of operators from their clusters, judges it, and stores each reading.
+
+observer = OperatorObserver(clients.client, database, PostgresHealth(), audit)
+await observer.record_baseline(cluster_id, operator_id, chart_digest)     # before an upgrade
+health = await observer.observe(cluster_id, ReleaseRef("cert-manager", "operators"))
+await observer.sweep(cluster_id)                                          # all operators, in the background
+"""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import datetime
+
+from kapsa.fleet.domain.errors import UnknownObject
+from kapsa.fleet.domain.health import OperatorHealth
+from kapsa.fleet.domain.health.judgement import judge_operator
+from kapsa.fleet.domain.health.memory import HealthLimits, HealthMemory
+from kapsa.fleet.domain.health.resources import baseline_of
+from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.infrastructure.clusters.answers import answering
+from kapsa.fleet.infrastructure.health.cluster_reading import ClusterHealthReading
+from kapsa.fleet.infrastructure.health.release_reader import ReleaseReader
+from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
+from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone
+from kapsa.fleet.orchestrator.ports.health import HealthStore, ReleaseOrigin, StoredReading
+from kapsa.fleet.orchestrator.ports.transactions import Transactions
+from kapsa.runtime import Client
+
+__all__ = ["OperatorObserver"]
+
+_ACTOR = "system:health"
+_SECONDS = 25.0
+"""The longest reading of one release. A sweep may take this for each."""
+_PARALLEL = 4
+"""Releases of a cluster that are read at a time, over the few connections of its client."""
+
+ConnectCluster = Callable[[uuid.UUID], AbstractAsyncContextManager[Client]]
+
+
+class OperatorObserver:
+    """Readings of operators on clusters.
+
+    `connect` is `ClusterClients.client`. Each reading is stored, so that the next one can compare: restarts, Leases,
+    resources that stay in progress.
+    """
+
+    def __init__(
+        self,
+        connect: ConnectCluster,
+        transactions: Transactions,
+        store: HealthStore,
+        audit: AuditTrail,
+        *,
+        limits: HealthLimits | None = None,
+    ) -> None:
+        self._connect = connect
+        self._transactions = transactions
+        self._store = store
+        self._audit = audit
+        self._limits = limits or HealthLimits()
+        self._releases = ReleaseReader()
+
+    async def observe(self, cluster_id: uuid.UUID, release: ReleaseRef) -> OperatorHealth:
+        """Read the health of the operator that a release runs, relative to the baseline of its deployment.
+
+        Raises `ClusterUnreachable` if the cluster does not answer, `ClusterGone` if it is no longer registered.
+        """
+        async with self._reading(cluster_id, "operator.observe", str(release)) as reading:
+            return await self._read(reading, cluster_id, release, relative=True)
+
+    async def record_baseline(self, cluster_id: uuid.UUID, operator_id: uuid.UUID, chart_digest: str) -> None:
+        """Store which resources are not current now, before a chart is applied: they do not count against it."""
+        async with self._transactions.transaction() as connection:
+            origin = await self._store.chart_origin(connection, operator_id, chart_digest)
+        async with self._reading(cluster_id, "operator.baseline", str(operator_id)) as reading:
+            kinds = await reading.facts.kinds(await reading.facts.definitions(origin.crds))
+        async with self._transactions.transaction() as connection:
+            baseline = baseline_of(kinds, reading.now)
+            await self._store.put_baseline(connection, cluster_id, operator_id, baseline)
+
+    async def sweep(self, cluster_id: uuid.UUID) -> int:
+        """Read and store the health of all operators on a cluster, and return their number."""
+        async with self._transactions.transaction() as connection:
+            releases = await self._store.releases(connection, cluster_id)
+        if not releases:
+            return 0
+        slots = asyncio.Semaphore(_PARALLEL)
+
+        async def read(reading: "_Reading", release: ReleaseRef) -> None:
+            async with slots:
+                await self._read(reading, cluster_id, release, relative=False)
+
+        limit = _SECONDS * (1 + len(releases) // _PARALLEL)
+        async with self._reading(cluster_id, "cluster.sweep", f"{len(releases)} releases", limit) as reading:
+            readings = (read(reading, release) for release in releases)
+            for outcome in await asyncio.gather(*readings, return_exceptions=True):
+                if isinstance(outcome, BaseException):
+                    raise outcome  # after all have ended: one release does not spoil the others
+        return len(releases)
+
+    async def _read(
+        self, reading: "_Reading", cluster_id: uuid.UUID, release: ReleaseRef, *, relative: bool
+    ) -> OperatorHealth:
+        deployed = await self._releases.deployed(reading.client, cluster_id, release)
+        if deployed is None:
+            return OperatorHealth(0, "", ())
+        async with self._transactions.transaction() as connection:
+            origin = await self._store.origin(connection, cluster_id, release, deployed.deployment)
+            stored = await self._store.reading(connection, cluster_id, release)
+            baseline = (
+                await self._store.baseline(connection, cluster_id, origin.operator_id)
+                if origin and relative
+                else None
+            )
+        memory = stored.memory if stored else HealthMemory()
+        origin = origin or ReleaseOrigin(uuid.UUID(int=0))
+        facts = await reading.facts.facts(deployed, origin.chart_digest, origin.crds, memory)
+        health, memory = judge_operator(facts, memory, baseline, self._limits, reading.now)
+        async with self._transactions.transaction() as connection:
+            kept = StoredReading(health, memory, reading.now)
+            await self._store.put_reading(connection, cluster_id, release, kept)
+        return health
+
+    @asynccontextmanager
+    async def _reading(
+        self, cluster_id: uuid.UUID, action: str, what: str, seconds: float = _SECONDS
+    ) -> AsyncIterator["_Reading"]:
+        """Open a session with a cluster, which leaves an audit entry."""
+        now = await self._transactions.now()
+        await self._record(cluster_id, action, what)
+        try:
+            async with answering("the cluster", seconds), self._connect(cluster_id) as client:
+                reading = _Reading(client, now)
+                try:
+                    yield reading
+                finally:
+                    await reading.facts.close()
+        except UnknownObject as error:
+            raise ClusterGone(str(error)) from None
+
+    async def _record(self, cluster_id: uuid.UUID, action: str, what: str) -> None:
+        entry = AuditEntry(
+            actor=_ACTOR,
+            action=action,
+            object_kind="cluster",
+            object_id=str(cluster_id),
+            payload={"what": what},
+        )
+        async with self._transactions.transaction() as connection:
+            await self._audit.record(connection, entry)
+
+
+class _Reading:
+    """An open session, and the facts that it has read so far."""
+
+    def __init__(self, client: Client, now: datetime) -> None:
+        self.client = client
+        self.now = now
+        self.facts = ClusterHealthReading(client, now)

@@ -1,0 +1,1 @@
+"""Health in PostgreSQL: readings, baselines, sweeps, and the evidence that the API shows."""

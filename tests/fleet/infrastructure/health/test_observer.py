@@ -1,0 +1,116 @@
+"""Readings of an operator on a cluster, and what each bad version looks like."""
+
+from __future__ import annotations
+
+import pytest
+
+from kapsa.fleet.domain.errors import UnknownObject
+from kapsa.fleet.domain.health import CheckKind, Evidence, HealthCheck, OperatorHealth
+from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone
+from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
+from kapsa.runtime import NoResponse
+from tests.eventually import eventually
+from tests.fleet.infrastructure.health.operator_fixture import CLUSTER, DIGEST, KIND, OperatorFixture
+from tests.fleet.rollout_harness import OPERATOR_ID
+
+H, F, U = Evidence.HEALTHY, Evidence.FAILING, Evidence.UNKNOWN
+WIDGETS = tuple(f"w{number}" for number in range(20))
+
+
+def check_of(health: OperatorHealth, kind: CheckKind) -> HealthCheck:
+    return next(check for check in health.checks if check.kind is kind)
+
+
+async def test_a_healthy_operator_is_healthy_by_each_check(operator: OperatorFixture) -> None:
+    await operator.define()
+    await operator.create_widgets(3)
+    await operator.reconcile(*WIDGETS[:3])
+    await operator.install()
+    await operator.ready()
+    await operator.renew_lease()
+    health = await operator.observe()
+    assert (health.revision, health.chart_digest, health.controller_pods) == (2, DIGEST, 1)
+    assert {check.kind: check.evidence for check in health.checks} == {
+        CheckKind.PODS: H,
+        CheckKind.RESOURCES: H,
+        CheckKind.LEASE: H,
+    }
+
+
+async def test_a_release_that_is_not_there_has_no_revision(operator: OperatorFixture) -> None:
+    assert await operator.observe() == OperatorHealth(0, "", ())
+
+
+async def test_a_cluster_that_does_not_answer_is_unreachable_and_a_deleted_one_gone(
+    operator: OperatorFixture,
+) -> None:
+    operator.offline = NoResponse("no route to host")
+    with pytest.raises(ClusterUnreachable, match="no route"):
+        await operator.observe()
+    operator.offline = UnknownObject("there is no cluster")
+    with pytest.raises(ClusterGone):
+        await operator.observe()
+
+
+async def test_a_controller_that_crashes_fails_its_pods_check(operator: OperatorFixture) -> None:
+    operator.cluster.workloads.crash("widget-operator-*")
+    await operator.install()
+    health = await eventually(operator.observe, lambda health: health.evidence is F, "a failing check")
+    assert check_of(health, CheckKind.PODS).reason == "CrashLoopBackOff"
+
+
+async def test_an_image_that_cannot_be_pulled_fails_at_once(operator: OperatorFixture) -> None:
+    operator.cluster.workloads.fail_image("broken:*")
+    await operator.install(image="broken:1")
+    health = await eventually(
+        operator.observe,
+        lambda health: check_of(health, CheckKind.PODS).reason == "ImagePullBackOff",
+        "ImagePullBackOff",
+    )
+    assert (health.evidence, check_of(health, CheckKind.PODS).conclusive) == (F, True)
+
+
+async def test_a_controller_that_reconciles_nothing_fails_its_resources_check(
+    operator: OperatorFixture,
+) -> None:
+    await operator.define()
+    await operator.create_widgets(20)
+    await operator.reconcile(*WIDGETS)
+    await operator.install()
+    assert (await operator.settle()).evidence is H
+    for name in WIDGETS[:5]:
+        await operator.client.patch(KIND, name, {"spec": {"size": 99}}, namespace="default")
+    assert check_of(await operator.observe(), CheckKind.RESOURCES).reason == "ResourcesInProgress"
+    operator.pass_time(120)
+    check = check_of(await operator.observe(), CheckKind.RESOURCES)
+    assert (check.evidence, check.reason) == (F, "NotReconciled")
+
+
+async def test_a_controller_that_stops_renewing_its_lease_fails(operator: OperatorFixture) -> None:
+    await operator.install()
+    await operator.ready()
+    await operator.renew_lease()
+    assert check_of(await operator.observe(), CheckKind.LEASE).evidence is H
+    for _ in range(2):
+        operator.pass_time(30)
+        last = check_of(await operator.observe(), CheckKind.LEASE)
+    assert (last.evidence, last.reason) == (F, "LeaseNotRenewed")
+
+
+async def test_a_tenth_of_the_resources_newly_broken_fails_and_what_was_broken_before_does_not(
+    operator: OperatorFixture,
+) -> None:
+    await operator.define()
+    await operator.create_widgets(20)
+    await operator.reconcile(*WIDGETS[:15])
+    await operator.reconcile(*WIDGETS[15:], ready="False")
+    await operator.observer.record_baseline(CLUSTER, OPERATOR_ID, DIGEST)
+    await operator.install()
+    assert (await operator.settle()).evidence is H
+    await operator.reconcile("w0", "w1", ready="False")
+    operator.pass_time(30)
+    assert (await operator.observe()).evidence is U
+    operator.pass_time(120)
+    check = check_of(await operator.observe(), CheckKind.RESOURCES)
+    assert (check.evidence, check.reason) == (F, "ResourcesFailing")
+    assert "2 of 20 Widget" in check.message
