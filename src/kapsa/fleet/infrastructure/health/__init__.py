@@ -1,6 +1,7 @@
 """Health of operators, read from their clusters.
 
 - `observer`: the sweep of a cluster, and the reading of one release for the rollout engine.
+- `cluster_facts`: the facts of one cluster, read once for all operators on it.
 - `release_reader`: the deployed revision of a release, and the objects that it has.
 - `workload_reader`: controllers, the pods at their current template, and Leases.
 - `resource_reader`: custom resources, page by page.

@@ -19,7 +19,7 @@ from kapsa.fleet.domain.health.memory import HealthLimits, HealthMemory
 from kapsa.fleet.domain.health.resources import baseline_of
 from kapsa.fleet.domain.releases import ReleaseRef
 from kapsa.fleet.infrastructure.clusters.answers import answering
-from kapsa.fleet.infrastructure.health.cluster_reading import ClusterHealthReading
+from kapsa.fleet.infrastructure.health.cluster_facts import ClusterHealthReading
 from kapsa.fleet.infrastructure.health.release_reader import ReleaseReader
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone

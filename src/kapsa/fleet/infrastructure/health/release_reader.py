@@ -63,13 +63,13 @@ class ReleaseReader:
         if newest is None:
             return None
         key = (cluster_id, str(newest.get("uid", "")), str(newest.get("resourceVersion", "")))
-        known = self._cached.get(key)
-        if known is None:
+        parsed = self._cached.get(key)
+        if parsed is None:
             secret = await client.get("v1/Secret", newest["name"], namespace=release.namespace)
             # Unpacking and parsing a large release takes a while; the loop has other clusters to serve.
-            known = await asyncio.to_thread(_parsed, release, secret)
-            self._keep(key, known)
-        return known
+            parsed = await asyncio.to_thread(_parsed, release, secret)
+            self._keep(key, parsed)
+        return parsed
 
     def _keep(self, key: tuple[uuid.UUID, str, str], release: DeployedRelease) -> None:
         self._cached[key] = release
