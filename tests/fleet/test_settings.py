@@ -64,6 +64,11 @@ def test_the_data_directory_of_a_person_is_below_their_home(monkeypatch: pytest.
         ({"SMTP_PASSWORD": "p", "SMTP_PASSWORD_FILE": "/p"}, "are both set: choose one of them"),
         ({"ENCRYPTION_KEYS": "a:b", "ENCRYPTION_KEYS_FILE": "/k"}, "are both set: choose one of them"),
         ({"MAIL_FROM": "ada"}, "KAPSA_FLEET_MAIL_FROM is 'ada', but must be a mail address"),
+        (
+            {"APPROVAL_ENVIRONMENTS": "Production,Moon"},
+            "KAPSA_FLEET_APPROVAL_ENVIRONMENTS is 'Production,Moon', but must be one of Dev, Staging, Production",
+        ),
+        ({"APPROVAL_LEVELS": "0"}, "KAPSA_FLEET_APPROVAL_LEVELS is '0'"),
         ({"APPROVAL_RECIPIENTS": "a@b.c,x y@z"}, "KAPSA_FLEET_APPROVAL_RECIPIENTS is 'x y@z'"),
         ({"DATABASE_CONNECTIONS": "500"}, "at least 2 and at most 45"),
         ({"AUDIT_RETENTION_DAYS": "0"}, "KAPSA_FLEET_AUDIT_RETENTION_DAYS is '0'"),

@@ -39,7 +39,7 @@ def read_variables(
 ) -> dict[str, Any]:
     """Return the fields that the environment sets. The variable of a field is its name in capitals.
 
-    A variable that is empty is not set, and `none` is an empty text. The values of secret fields are in no error.
+    A variable that is empty is not set, and `none` is an empty text or list. The values of secret fields are in no error.
 
     Raises SettingsError with the variable, its value and the valid values.
     """
@@ -84,7 +84,7 @@ def _read(variable: str, text: str, hint: Any, is_secret: bool) -> Any:
     if hint is bool:
         plain = _BOOLEANS.get(text.lower(), text)
     elif typing.get_origin(hint) is tuple:
-        plain = [part.strip() for part in text.split(",") if part.strip()]
+        plain = [] if text.lower() == "none" else [part.strip() for part in text.split(",") if part.strip()]
     elif typing.get_origin(hint) is Literal:
         plain = next((each for each in typing.get_args(hint) if each.lower() == text.lower()), text)
     try:

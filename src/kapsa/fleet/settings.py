@@ -100,6 +100,16 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The sender of mails."""
     approval_recipients: tuple[str, ...] = ()
     """Mail addresses that learn of every requested approval, separated by commas."""
+    approval_environments: tuple[Literal["Dev", "Staging", "Production"], ...] = ("Production",)
+    """Environments in which every deployment needs an approval, separated by commas; `none` for none."""
+    approval_breaking_crds: bool = True
+    """True to ask for an approval of CRD changes that are breaking or cannot be undone, in every environment."""
+    approval_version_upgrades: bool = False
+    """True to ask for an approval of every upgrade of an installed operator, in every environment."""
+    approval_levels: Annotated[int, msgspec.Meta(ge=1, le=5)] = 1
+    """Number of different people who must agree, one after the other."""
+    approval_hours: Annotated[int, msgspec.Meta(ge=1, le=720)] = 24
+    """Hours until a requested approval expires, given or not."""
     webhook_urls: tuple[str, ...] = ()
     """Addresses that receive signed events, separated by commas."""
     webhook_secret: str = ""

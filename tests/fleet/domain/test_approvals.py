@@ -60,6 +60,22 @@ def test_a_breaking_or_one_way_change_needs_one_in_any_environment(crds) -> None
     assert required(cluster_plan("dev-1", crds=crds)) == [(ApprovalKind.BREAKING_CRD, dev, 1)]
 
 
+def test_the_policy_says_which_environments_and_changes_need_one() -> None:
+    clusters = cluster_plan("staging-1", crds=BREAKING), cluster_plan("prod-1")
+    chosen = frozenset({STAGING})
+    assert required(*clusters, environments=chosen, breaking_crds=False) == [
+        (ApprovalKind.ENVIRONMENT, STAGING, 1)
+    ]
+    assert required(*clusters, environments=frozenset(), breaking_crds=False) == []
+
+
+def test_an_owner_of_another_environment_decides_for_it_alone() -> None:
+    staging = approval(kind=ApprovalKind.ENVIRONMENT, environment=STAGING)
+    decide(staging, ADMIN)
+    with pytest.raises(NotAllowed, match="owner of Staging"):
+        decide(staging, OWNER)
+
+
 def test_many_clusters_of_an_environment_need_one_approval() -> None:
     assert len(required(*(cluster_plan(f"prod-{n}") for n in range(5)))) == 1
 

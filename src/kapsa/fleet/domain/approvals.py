@@ -35,6 +35,8 @@ class ApprovalKind(enum.StrEnum):
     """The reason why an approval is needed."""
 
     PRODUCTION = "ProductionDeployment"
+    ENVIRONMENT = "EnvironmentDeployment"
+    """A deployment to another environment that the policy protects."""
     BREAKING_CRD = "BreakingCrdChange"
     VERSION_UPGRADE = "OperatorVersionUpgrade"
 
@@ -71,6 +73,10 @@ class ApprovalPolicy(msgspec.Struct, frozen=True, rename="camel"):
 
     levels: int = 1
     """Different people who must agree, one after the other."""
+    environments: frozenset[ClusterEnvironment] = frozenset({ClusterEnvironment.PRODUCTION})
+    """Ask for every deployment to these."""
+    breaking_crds: bool = True
+    """Ask for CRD changes that are breaking or one-way, in any environment."""
     version_upgrades: bool = False
     """Ask for every upgrade of an installed operator, in any environment."""
     lifetime: timedelta = timedelta(hours=24)
@@ -125,9 +131,10 @@ def required_approvals(plan: RolloutPlan, policy: ApprovalPolicy) -> tuple[Requi
 
 
 def _kinds(cluster: ClusterPlan, version: str, policy: ApprovalPolicy) -> Iterable[ApprovalKind]:
-    if cluster.environment is ClusterEnvironment.PRODUCTION:
-        yield ApprovalKind.PRODUCTION
-    if cluster.breaking or cluster.one_way:
+    if cluster.environment in policy.environments:
+        production = cluster.environment is ClusterEnvironment.PRODUCTION
+        yield ApprovalKind.PRODUCTION if production else ApprovalKind.ENVIRONMENT
+    if policy.breaking_crds and (cluster.breaking or cluster.one_way):
         yield ApprovalKind.BREAKING_CRD
     if policy.version_upgrades and cluster.present_revision and cluster.present_version != version:
         yield ApprovalKind.VERSION_UPGRADE

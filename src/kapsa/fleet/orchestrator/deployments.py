@@ -113,6 +113,7 @@ class Deployments:
                 for cluster in clusters
                 if (installation := await self._store.installation(connection, cluster.id, operator.id))
             }
+            now = await self._store.now(connection)
         planned = await self._planner.plan(
             PlanRequest(
                 operator=operator,
@@ -126,6 +127,7 @@ class Deployments:
                 on_offline=request.on_offline,
                 force_reason=request.force_reason,
                 window_override_reason=request.window_override_reason,
+                now=now,
             )
         )
         plan = planned.plan

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import uuid
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -22,11 +23,13 @@ from kapsa.fleet.domain.strategies import (
     stages,
 )
 from kapsa.fleet.domain.values import leaf_paths, masked, merge_values, values_digest
+from kapsa.fleet.domain.windows import judge_windows
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.plan_sources import (
     ChartRenderRequest,
     ClusterInspector,
     InspectionRequest,
+    KubernetesUnsupported,
     PreflightReport,
     ReleaseRenderer,
     ValueLayers,
@@ -58,6 +61,8 @@ class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
     earlier: RolloutPlan | None = None
     """The plan before, whose manifests are used again where nothing that they depend on has changed."""
     bundles: Mapping[uuid.UUID, ReleaseBundle] = {}
+    now: datetime | None = None
+    """The time at which windows and freezes are judged."""
 
 
 class PlannedRollout(msgspec.Struct, frozen=True):
@@ -107,21 +112,7 @@ class RolloutPlanner:
         secret = layered.secret_paths | leaf_paths(request.secret_values)
         live, following = _releases(request, cluster)
         digest = values_digest(values, secret)
-        rendered = _earlier_manifest(request, cluster, digest, live, following)
-        if rendered is None:
-            rendered = await self._render(request, cluster, following, values, renamed=live != following)
-        inspection = InspectionRequest(
-            cluster,
-            request.operator,
-            request.version,
-            live,
-            following,
-            rendered,
-            request.on_conflict,
-            values,
-            secret,
-        )
-        report = await self._inspector.inspect(inspection)
+        rendered, report = await self._inspect(request, cluster, values, secret, (live, following))
         manifest = rendered if report.manifest is None else report.manifest
         installation = request.installations.get(cluster.id)
         ours = installation is not None and installation.revision == report.present_revision
@@ -146,6 +137,35 @@ class RolloutPlanner:
             notices=report.notices,
         )
         return plan, ReleaseBundle(manifest, values, rendered if manifest != rendered else b"")
+
+    async def _inspect(
+        self,
+        request: PlanRequest,
+        cluster: ManagedCluster,
+        values: dict[str, Any],
+        secret: frozenset[tuple[str, ...]],
+        releases: tuple[ReleaseRef, ReleaseRef],
+    ) -> tuple[bytes, PreflightReport]:
+        """Return the manifest as the chart renders it, and the answer of the cluster to it."""
+        live, following = releases
+        rendered = _earlier_manifest(request, cluster, values_digest(values, secret), live, following)
+        if rendered is None:
+            try:
+                rendered = await self._render(request, cluster, following, values, renamed=live != following)
+            except KubernetesUnsupported:
+                return b"", _unsupported(request, cluster)
+        inspection = InspectionRequest(
+            cluster,
+            request.operator,
+            request.version,
+            live,
+            following,
+            rendered,
+            request.on_conflict,
+            values,
+            secret,
+        )
+        return rendered, _with_window(request, cluster, await self._inspector.inspect(inspection))
 
     async def _render(
         self,
@@ -200,8 +220,34 @@ def _earlier_manifest(
     for plan in request.earlier.clusters:
         same = (plan.values_digest, plan.live, plan.next) == (digest, live, following)
         if plan.cluster_id == cluster.id and same:
-            return bundle.rendered or bundle.manifest
+            return bundle.rendered or bundle.manifest or None
     return None
+
+
+def _unsupported(request: PlanRequest, cluster: ManagedCluster) -> PreflightReport:
+    version = request.version
+    message = (
+        f"{request.operator.name} {version.version} needs Kubernetes {version.facts.kube_version}, and the cluster has "
+        f"{cluster.health.kubernetes_version}: upgrade the cluster, or leave it out"
+    )
+    return PreflightReport(0, problems=(PreflightProblem("KubeVersion", message),))
+
+
+def _with_window(request: PlanRequest, cluster: ManagedCluster, report: PreflightReport) -> PreflightReport:
+    """Return the report with what the maintenance windows and freezes of the cluster mean for the deployment."""
+    if request.now is None:
+        return report
+    verdict = judge_windows(cluster.windows, cluster.freezes, request.now)
+    if verdict.open:
+        return report
+    if request.window_override_reason:
+        notice = f"{verdict.reason}; set aside: {request.window_override_reason}"
+    elif verdict.opens_at is not None:
+        notice = f"{verdict.reason}; the cluster is changed from {verdict.opens_at:%Y-%m-%d %H:%M %Z} on"
+    else:
+        problem = PreflightProblem("NeverOpen", f"{verdict.reason}, and none opens in the years to come")
+        return msgspec.structs.replace(report, problems=(*report.problems, problem))
+    return msgspec.structs.replace(report, notices=(notice, *report.notices))
 
 
 def _problems(request: PlanRequest, report: PreflightReport) -> tuple[PreflightProblem, ...]:

@@ -31,7 +31,7 @@ from kapsa.fleet.orchestrator.rollout.settings import EngineSettings
 from kapsa.fleet.server.registry import RegistryServices
 from kapsa.fleet.settings import FleetSettings
 
-__all__ = ["RolloutServices", "build_rollouts"]
+__all__ = ["RolloutServices", "approval_policy", "build_rollouts"]
 
 
 class RolloutServices(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ def build_rollouts(
     a deployment that may begin waits.
     """
     store, approvals, rows = PostgresRollouts(vault), PostgresApprovals(), PostgresRegistry()
-    policy = ApprovalPolicy(lifetime=timedelta(hours=24))
+    policy = approval_policy(settings)
     recipients = dict.fromkeys(ClusterEnvironment, settings.approval_recipients)
     desk = ApprovalDesk(approvals, outbox, policy, ApprovalMail(recipients, settings.public_url.rstrip("/")))
     planner = _planner(database, registry, audit)
@@ -73,6 +73,17 @@ def build_rollouts(
         deployments=Deployments(database, store, desk, rows, planner, audit, policy),
         approvals=Approvals(database, store, approvals, audit),
         engine=RolloutEngine(database, store, conductor, None, chosen),
+    )
+
+
+def approval_policy(settings: FleetSettings) -> ApprovalPolicy:
+    """Return the approvals that the settings ask for."""
+    return ApprovalPolicy(
+        levels=settings.approval_levels,
+        environments=frozenset(map(ClusterEnvironment, settings.approval_environments)),
+        breaking_crds=settings.approval_breaking_crds,
+        version_upgrades=settings.approval_version_upgrades,
+        lifetime=timedelta(hours=settings.approval_hours),
     )
 
 

@@ -15,7 +15,7 @@ from kapsa.fleet.domain.releases import ReleaseRef
 from kapsa.fleet.infrastructure.charts.release_renderer import StoredChartRenderer
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
-from kapsa.fleet.orchestrator.ports.plan_sources import ChartRenderRequest
+from kapsa.fleet.orchestrator.ports.plan_sources import ChartRenderRequest, KubernetesUnsupported
 from tests.fleet.charts import operator_chart
 
 PASSWORD = "hunter2-very-secret"
@@ -23,9 +23,9 @@ RELEASE = ReleaseRef("widget", "widgets")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-async def store(database: Database, files: Mapping[str, str | bytes]) -> str:
+async def store(database: Database, files: Mapping[str, str | bytes], **metadata: str) -> str:
     """Store a version of an operator. Return the digest of its chart."""
-    content = operator_chart("1.0.0", files)
+    content = operator_chart("1.0.0", files, **metadata)
     digest = read_archive(content).digest
     operator = ManagedOperator(uuid.uuid4(), "widget", "widgets", UploadedChart("widget"), {}, {}, NOW, "ada")
     version = OperatorVersion(operator.id, "1.0.0", digest, ChartFacts(), NOW, "ada")
@@ -47,6 +47,13 @@ async def test_a_stored_chart_is_rendered_with_values_and_the_version_of_the_clu
     assert b"v1.34.5-eks-036c24b" in manifest
     assert b"CustomResourceDefinition" not in manifest
     assert await renderer.render(request) == manifest
+
+
+async def test_a_chart_that_leaves_the_version_of_the_cluster_out_is_recognized(database: Database) -> None:
+    digest = await store(database, {}, kubeVersion=">=1.99.0")
+    renderer = StoredChartRenderer(database, PostgresOperators())
+    with pytest.raises(KubernetesUnsupported, match=r"requires kubeVersion: >=1\.99\.0"):
+        await renderer.render(ChartRenderRequest(digest, RELEASE, {}, "v1.36.0"))
 
 
 async def test_a_chart_that_does_not_render_is_refused_without_its_values(database: Database) -> None:

@@ -382,6 +382,11 @@ async def test_a_maintenance_window_is_awaited_before_the_cluster_and_named(data
     await fleet.settle()
     (cluster,) = (await fleet.deployments.get(DEPLOYER, made.id)).clusters
     assert (cluster.waits_for, cluster.deadline) == ("no maintenance window is open", START.replace(hour=22))
+    (planned,) = (await fleet.deployments.plan(DEPLOYER, made.id)).plan.clusters
+    opening = START.replace(hour=22)
+    assert planned.notices == (
+        f"no maintenance window is open; the cluster is changed from {opening:%Y-%m-%d %H:%M} UTC on",
+    )
     assert fleet.clusters["dev-1"].completed == []
     await fleet.run()
     assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
@@ -398,6 +403,8 @@ async def test_an_admin_overrides_a_freeze_with_a_reason(database: Database) -> 
     await fleet.run()
     assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
     assert fleet.audit.entries[-1].payload["windowOverrideReason"] == "CVE-2027-1"
+    (planned,) = (await fleet.deployments.plan(ADMIN, made.id)).plan.clusters
+    assert planned.notices[0].endswith("; set aside: CVE-2027-1")
 
 
 # Pause, resume, abort, retry, limits

@@ -12,11 +12,13 @@ from kapsa.adapters.redaction import redact
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput
 from kapsa.fleet.infrastructure.charts.value_texts import texts_in
 from kapsa.fleet.orchestrator.ports.operators import OperatorRepository
-from kapsa.fleet.orchestrator.ports.plan_sources import ChartRenderRequest
+from kapsa.fleet.orchestrator.ports.plan_sources import ChartRenderRequest, KubernetesUnsupported
 from kapsa.fleet.orchestrator.ports.transactions import Transactions
 
 __all__ = ["StoredChartRenderer"]
 
+_UNSUPPORTED = "which is incompatible with Kubernetes"
+"""Helm's words for a chart whose `kubeVersion` leaves the cluster out."""
 _RENDERS = 2
 """Renders at the same time. Each is one run of helm with 65 MB."""
 
@@ -55,5 +57,7 @@ class StoredChartRenderer:
                     )
                 except ExternalError as error:
                     reason = redact(str(error), texts_in(request.values))
+                    if _UNSUPPORTED in reason:
+                        raise KubernetesUnsupported(reason) from None
                     message = f"the chart does not render with these values: {reason}"
                     raise InvalidInput(message, InvalidField("/values", message)) from None

@@ -8,6 +8,7 @@ import msgspec
 
 from kapsa.fleet.domain.clusters import ManagedCluster
 from kapsa.fleet.domain.deployments import ConflictPolicy
+from kapsa.fleet.domain.errors import InvalidInput
 from kapsa.fleet.domain.operators import ManagedOperator, OperatorVersion
 from kapsa.fleet.domain.plans import CrdChange, FieldConflict, LiveVerdict, PreflightProblem
 from kapsa.fleet.domain.releases import ReleaseRef
@@ -18,6 +19,7 @@ __all__ = [
     "ClusterInspector",
     "FleetRegistry",
     "InspectionRequest",
+    "KubernetesUnsupported",
     "LayeredValues",
     "PreflightReport",
     "ReleaseRenderer",
@@ -80,11 +82,19 @@ class ChartRenderRequest(msgspec.Struct, frozen=True):
     """Blue-green: suffix cluster-scoped names, so that two releases fit next to each other."""
 
 
+class KubernetesUnsupported(InvalidInput):
+    """A chart that declares that it does not run on the version of a cluster."""
+
+
 class ReleaseRenderer(Protocol):
     """A renderer of charts that are kept by digest."""
 
     async def render(self, request: ChartRenderRequest) -> bytes:
-        """Return the manifest. Raises `InvalidInput` if the chart does not render with these values."""
+        """Return the manifest.
+
+        Raises `InvalidInput` if the chart does not render with these values, and `KubernetesUnsupported` if it does
+        not run on this version of Kubernetes.
+        """
         ...
 
 

@@ -62,4 +62,5 @@ async def gather(
         window_override_reason=deployment.window_override_reason,
         earlier=await store.plan(connection, deployment.id),
         bundles=bundles,
+        now=await store.now(connection),
     )
