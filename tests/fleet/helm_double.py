@@ -16,7 +16,12 @@ import msgspec
 
 from kapsa.fleet.domain.health import CheckKind, Evidence, HealthCheck, OperatorHealth
 from kapsa.fleet.domain.releases import HelmStatus, ReleaseRecord, ReleaseRef, latest_record
-from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone, ClusterNotReady, ReleaseActivity
+from kapsa.fleet.orchestrator.ports.cluster_operations import (
+    ClusterGone,
+    ClusterNotReady,
+    CrdRequest,
+    ReleaseActivity,
+)
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.helm import HelmFailed, HelmRefused, UpgradeRequest
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard
@@ -244,12 +249,12 @@ class FakeClusters:
 
     # ClusterOperations
 
-    async def apply_crds(self, cluster_id: uuid.UUID, chart_digest: str, guard: LeaseGuard) -> None:
+    async def apply_crds(self, request: CrdRequest, guard: LeaseGuard) -> None:
         async with self.interrupt("apply_crds"):
-            cluster = await self._reach(cluster_id, "apply_crds")
+            cluster = await self._reach(request.cluster_id, "apply_crds")
             guard.check()
-            if chart_digest not in cluster.crds:
-                cluster.crds.append(chart_digest)
+            if request.chart_digest not in cluster.crds:
+                cluster.crds.append(request.chart_digest)
 
     async def revert_crds(self, cluster_id: uuid.UUID, chart_digest: str, guard: LeaseGuard) -> None:
         async with self.interrupt("revert_crds"):
@@ -306,7 +311,9 @@ class FakeClusters:
             guard.check()
             cluster.scale(release, 1)
 
-    async def switch_webhooks(self, cluster_id: uuid.UUID, release: ReleaseRef, guard: LeaseGuard) -> None:
+    async def switch_webhooks(
+        self, cluster_id: uuid.UUID, release: ReleaseRef, other: ReleaseRef, guard: LeaseGuard
+    ) -> None:
         async with self.interrupt("switch_webhooks"):
             cluster = await self._reach(cluster_id, "switch_webhooks")
             guard.check()

@@ -15,6 +15,8 @@ __all__ = [
     "ClusterGone",
     "ClusterNotReady",
     "ClusterOperations",
+    "ClusterRefused",
+    "CrdRequest",
     "ReleaseActivity",
 ]
 
@@ -25,6 +27,22 @@ class ClusterGone(Exception):
 
 class ClusterNotReady(Exception):
     """The cluster answered that it is too early, as when no pod serves a webhook yet. Try again soon."""
+
+
+class ClusterRefused(Exception):
+    """The cluster answered no, and the same request will not be accepted later. The message is one sentence."""
+
+
+class CrdRequest(msgspec.Struct, frozen=True):
+    """The CRDs of a chart, to be applied to one cluster."""
+
+    cluster_id: uuid.UUID
+    chart_digest: str
+    live: ReleaseRef
+    """The release that runs. Another one than `next` for blue-green: it keeps serving conversions until the switch."""
+    next: ReleaseRef
+    manifest: bytes = b""
+    """The approved manifest: CRDs in templates are taken from here."""
 
 
 class ReleaseActivity(msgspec.Struct, frozen=True):
@@ -43,11 +61,16 @@ class ReleaseActivity(msgspec.Struct, frozen=True):
 class ClusterOperations(Protocol):
     """Operations on managed clusters. Each is idempotent: a repetition after a crash changes nothing more.
 
-    Each raises `ClusterUnreachable` (see `kapsa.fleet.orchestrator.ports.clusters`) or `ClusterGone` as `HelmReleases` does.
+    Each raises `ClusterUnreachable` (see `kapsa.fleet.orchestrator.ports.clusters`) or `ClusterGone` as `HelmReleases`
+    does, and `ClusterRefused` if the API server rejects a write.
     """
 
-    async def apply_crds(self, cluster_id: uuid.UUID, chart_digest: str, guard: LeaseGuard) -> None:
-        """Apply the CRDs of a chart by server-side apply, a superset of what is there."""
+    async def apply_crds(self, request: CrdRequest, guard: LeaseGuard) -> None:
+        """Apply the CRDs of a chart by server-side apply, a superset of what is there, after a dry run of all.
+
+        A version that neither this chart nor the one before has is dropped, once nothing is stored in it any more.
+        The CRDs of the live release are marked so that Helm deletes none.
+        """
         ...
 
     async def revert_crds(self, cluster_id: uuid.UUID, chart_digest: str, guard: LeaseGuard) -> None:
@@ -75,11 +98,15 @@ class ClusterOperations(Protocol):
         ...
 
     async def scale_up(self, cluster_id: uuid.UUID, release: ReleaseRef, guard: LeaseGuard) -> None:
-        """Scale the controllers of a release to the number that its manifest has."""
+        """Scale the controllers of a release that are at zero to the number that they had, or their manifest has."""
         ...
 
-    async def switch_webhooks(self, cluster_id: uuid.UUID, release: ReleaseRef, guard: LeaseGuard) -> None:
+    async def switch_webhooks(
+        self, cluster_id: uuid.UUID, release: ReleaseRef, other: ReleaseRef, guard: LeaseGuard
+    ) -> None:
         """Point webhooks and conversions at a release, service and CA together, and prove it with a dry-run write.
+
+        Those of the other release no longer match anything.
 
         Raises `ClusterNotReady` as long as that write does not pass.
         """

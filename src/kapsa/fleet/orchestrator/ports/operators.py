@@ -73,6 +73,10 @@ class OperatorRepository(Protocol):
         """Return the CRDs of a version, in the order of their names."""
         ...
 
+    async def crds_of_chart(self, connection: Connection, digest: str) -> list[ChartCrd]:
+        """Return the CRDs of all versions with this chart, in the order of their names, each once."""
+        ...
+
     async def archive(self, connection: Connection, digest: str) -> bytes | None:
         """Return an archive by its digest."""
         ...

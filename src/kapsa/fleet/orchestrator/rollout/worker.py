@@ -7,7 +7,7 @@ import structlog
 
 from kapsa.fleet.domain.deployments import OfflinePolicy, RolloutEvent
 from kapsa.fleet.domain.targets import RolloutTarget, TargetGoal, TargetState, TargetStep, check_step
-from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone
+from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone, ClusterNotReady, ClusterRefused
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard, LeaseLost
 from kapsa.fleet.orchestrator.ports.plan_sources import FleetRegistry
@@ -144,6 +144,10 @@ class ClusterWorker:
             return _deleted(turn)
         except ClusterUnreachable as error:
             return _unreachable(turn, str(error))
+        except ClusterRefused as error:
+            return turn.wait_or_give_up("Refused", str(error))
+        except ClusterNotReady as error:
+            return turn.wait_or_give_up("NotReady", str(error))
         except Exception as error:
             log.exception(
                 "a step failed unexpectedly", step=turn.target.step, cluster=turn.target.cluster_name

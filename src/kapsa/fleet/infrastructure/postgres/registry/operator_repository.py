@@ -146,6 +146,21 @@ class PostgresOperators:
         )
         return [ChartCrd(row.name, row.location, row.definition) for row in await connection.execute(query)]
 
+    async def crds_of_chart(self, connection: AsyncConnection, digest: str) -> list[ChartCrd]:
+        """Return the CRDs of all versions with this chart, in the order of their names, each once."""
+        table = operator_version_crd
+        same = (table.c.operator_id == operator_version.c.operator_id) & (
+            table.c.version == operator_version.c.version
+        )
+        query = (
+            select(table.c.name, table.c.location, table.c.definition)
+            .distinct(table.c.name)
+            .join(operator_version, same)
+            .where(operator_version.c.chart_digest == digest)
+            .order_by(table.c.name, operator_version.c.created_at)
+        )
+        return [ChartCrd(row.name, row.location, row.definition) for row in await connection.execute(query)]
+
     async def archive(self, connection: AsyncConnection, digest: str) -> bytes | None:
         """Return an archive by its digest."""
         query = select(chart_archive.c.content).where(chart_archive.c.digest == digest)

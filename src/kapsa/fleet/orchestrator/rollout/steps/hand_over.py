@@ -63,7 +63,9 @@ async def switch_webhooks(turn: ClusterTurn, services: ClusterServices) -> Rollo
     target = turn.target
     try:
         if _exists(turn, _incoming(turn)):
-            await services.clusters.switch_webhooks(target.cluster_id, _incoming(turn), turn.guard)
+            await services.clusters.switch_webhooks(
+                target.cluster_id, _incoming(turn), _outgoing(turn), turn.guard
+            )
     except ClusterNotReady as error:
         return _wait(turn, "WebhooksNotReady", str(error))
     if target.state is TargetState.ROLLING_BACK:

@@ -1,11 +1,14 @@
 """The change itself: CRDs first, then Helm with the approved bytes."""
 
+import asyncio
 import hashlib
 
 from kapsa.fleet.domain.health import GateProgress
 from kapsa.fleet.domain.releases import IntentMatch, ReleaseIntent, match_upgrade
 from kapsa.fleet.domain.targets import RolloutTarget, TargetStep
+from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterNotReady, ClusterRefused, CrdRequest
 from kapsa.fleet.orchestrator.ports.helm import HelmFailed, HelmRefused, UpgradeRequest
+from kapsa.fleet.orchestrator.rollout.approved_manifest import without_crds
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices, ClusterTurn
 
 __all__ = ["upgrade"]
@@ -34,10 +37,16 @@ async def upgrade(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget
 
 
 async def _apply(turn: ClusterTurn, services: ClusterServices, intent: ReleaseIntent) -> RolloutTarget:
-    request = _request(turn, intent)
+    # Large CRDs take a while to parse.
+    request = await asyncio.to_thread(_request, turn, intent)
     if request is None:
         return turn.stall("ManifestChanged", "the stored manifest is not the one that was planned: retry")
-    await services.clusters.apply_crds(request.cluster_id, request.chart_digest, turn.guard)
+    try:
+        await services.clusters.apply_crds(_crds(turn), turn.guard)
+    except ClusterRefused as error:
+        return turn.end(TargetStep.FAILED, "CrdsRefused", str(error))
+    except ClusterNotReady as error:
+        return turn.wait_or_give_up("CrdsNotReady", str(error))
     try:
         revision = await services.helm.upgrade(request, turn.guard)
     except HelmFailed as error:
@@ -58,13 +67,19 @@ def _request(turn: ClusterTurn, intent: ReleaseIntent) -> UpgradeRequest | None:
         cluster_id=turn.target.cluster_id,
         release=intent.release,
         chart_digest=deployment.chart_digest,
-        manifest=turn.bundle.manifest,
+        manifest=without_crds(turn.bundle.manifest),
         values=turn.bundle.values,
         labels=intent.labels,
         description=f"{deployment.operator_name} {deployment.version}, deployment {deployment.id}",
         on_conflict=deployment.on_conflict,
         idle=turn.target.blue_green,
     )
+
+
+def _crds(turn: ClusterTurn) -> CrdRequest:
+    target = turn.target
+    manifest = turn.bundle.manifest if turn.bundle is not None else b""
+    return CrdRequest(target.cluster_id, turn.deployment.chart_digest, target.live, target.next, manifest)
 
 
 def _applied(turn: ClusterTurn, revision: int) -> RolloutTarget:

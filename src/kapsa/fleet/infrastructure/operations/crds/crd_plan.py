@@ -1,0 +1,173 @@
+"""The change of one CRD, decided before anything is written. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.infrastructure.operations.crds.crd_record import (
+    KEEP,
+    RECORD,
+    CrdRecord,
+    CrdState,
+    no_conversion,
+    read_record,
+    state_of_spec,
+)
+from kapsa.fleet.infrastructure.operations.crds.superset import (
+    joined_spec,
+    storage_version,
+    version_names,
+    with_storage,
+)
+
+__all__ = ["CRD", "CrdPlan", "plan_crd", "plan_detachment", "plan_return", "plan_switch"]
+
+CRD = "apiextensions.k8s.io/v1/CustomResourceDefinition"
+Crd = Mapping[str, Any]
+
+
+class CrdPlan(msgspec.Struct, frozen=True):
+    """The CRD to apply. Everything it lacks stays as it is on the cluster."""
+
+    body: dict[str, Any]
+    live: dict[str, Any] | None = None
+    dropped: frozenset[str] = frozenset()
+    """Versions to remove from the body, once nothing is stored in them."""
+
+    @property
+    def name(self) -> str:
+        """The name of the CRD."""
+        return str(self.body["metadata"]["name"])
+
+    @property
+    def blocked_by(self) -> frozenset[str]:
+        """The dropped versions in which objects may be stored."""
+        stored = ((self.live or {}).get("status") or {}).get("storedVersions") or ()
+        return self.dropped & frozenset(stored)
+
+    def final_body(self) -> dict[str, Any]:
+        """Return the body without the dropped versions."""
+        spec = self.body["spec"]
+        versions = [each for each in spec["versions"] if each["name"] not in self.dropped]
+        return {**self.body, "spec": {**spec, "versions": versions}}
+
+
+def plan_crd(
+    definition: Crd, live: dict[str, Any] | None, chart: str, present: ReleaseRef, following: ReleaseRef
+) -> CrdPlan:
+    """Return the CRD of a chart as a superset of the live one, with a record of what was there.
+
+    Blue-green keeps conversion and storage version as they are until the switch: the earlier controller serves them.
+    """
+    spec = definition["spec"]
+    following_state = state_of_spec(spec, following, chart)
+    if live is None:
+        return CrdPlan(_body(definition, dict(spec), CrdRecord(following_state)))
+    record = _following_record(following_state, live, present)
+    joined = joined_spec(spec, live["spec"])
+    if present != following:
+        joined = with_storage(joined, storage_version(live["spec"]))
+        if _has_webhook(live["spec"]):
+            joined["conversion"] = live["spec"]["conversion"]
+    base = record.base.versions if record.base is not None else version_names(live["spec"])
+    dropped = frozenset(version_names(live["spec"])) - {
+        *following_state.versions,
+        *base,
+        storage_version(joined),
+    }
+    return CrdPlan(_body(definition, joined, record), live, dropped)
+
+
+def plan_return(live: Crd, earlier: Crd | None) -> dict[str, Any]:
+    """Return the patch that gives a CRD back what it had before its chart. Versions and properties stay.
+
+    `earlier` is the CRD of the chart before, if it is known: its schemas decide again.
+    """
+    record = read_record(live)
+    assert record is not None
+    if record.base is None:
+        # The chart brought the CRD, and its conversion Service goes with it.
+        state = msgspec.structs.replace(
+            record.current, chart="", conversion=no_conversion(), storage=storage_version(live["spec"])
+        )
+    else:
+        state = record.base
+    spec = live["spec"] if earlier is None else joined_spec(earlier["spec"], live["spec"])
+    return _patch(live, spec, state, CrdRecord(state))
+
+
+def plan_switch(live: Crd, release: ReleaseRef) -> dict[str, Any] | None:
+    """Return the patch that gives a CRD the conversion and storage version of a release; None if it has them."""
+    record = read_record(live)
+    state = record.state_of(release) if record is not None else None
+    if record is None or state is None or _holds(live["spec"], state):
+        return None
+    return _patch(live, live["spec"], state, record)
+
+
+def plan_detachment(live: Crd, present: ReleaseRef, following: ReleaseRef, chart: str) -> dict[str, Any]:
+    """Return the patch for a CRD that the next release no longer has, whose conversion Service is about to go."""
+    record = read_record(live)
+    base = _state(live, present, record)
+    state = msgspec.structs.replace(
+        base, release=str(following), chart=chart, conversion=no_conversion(), versions=base.versions
+    )
+    return _patch(live, live["spec"], state, CrdRecord(state, base))
+
+
+def _following_record(following_state: CrdState, live: Crd, present: ReleaseRef) -> CrdRecord:
+    """Return the record after the change. A repetition keeps what the first attempt found."""
+    record = read_record(live)
+    if record is not None and (record.current.chart, record.current.release) == (
+        following_state.chart,
+        following_state.release,
+    ):
+        return CrdRecord(following_state, record.base)
+    return CrdRecord(following_state, _state(live, present, record))
+
+
+def _state(live: Crd, present: ReleaseRef, record: CrdRecord | None) -> CrdState:
+    """Return the state of a live CRD, under the chart that applied it if that is recorded."""
+    if record is None:
+        return state_of_spec(live["spec"], present, "")
+    chart = record.current.chart
+    state = state_of_spec(live["spec"], present, chart)
+    return msgspec.structs.replace(state, versions=record.current.versions)
+
+
+def _body(definition: Crd, spec: dict[str, Any], record: CrdRecord) -> dict[str, Any]:
+    metadata = definition["metadata"]
+    spec.setdefault("conversion", no_conversion())
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": metadata["name"],
+            "labels": dict(metadata.get("labels") or {}),
+            "annotations": {**(metadata.get("annotations") or {}), **KEEP, RECORD: record.annotation()},
+        },
+        "spec": spec,
+    }
+
+
+def _patch(live: Crd, spec: Mapping[str, Any], state: CrdState, record: CrdRecord) -> dict[str, Any]:
+    """Return a merge patch, bound to the version that it was made from."""
+    conversion = {"webhook": None, **(state.conversion or no_conversion())}
+    return {
+        "metadata": {
+            "resourceVersion": live["metadata"]["resourceVersion"],
+            "annotations": {**KEEP, RECORD: record.annotation()},
+        },
+        "spec": {"versions": with_storage(spec, state.storage)["versions"], "conversion": conversion},
+    }
+
+
+def _holds(spec: Mapping[str, Any], state: CrdState) -> bool:
+    present = spec.get("conversion") or no_conversion()
+    return present == (state.conversion or no_conversion()) and storage_version(spec) == state.storage
+
+
+def _has_webhook(spec: Mapping[str, Any]) -> bool:
+    return (spec.get("conversion") or {}).get("strategy") == "Webhook"

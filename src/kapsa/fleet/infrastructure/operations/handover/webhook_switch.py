@@ -1,0 +1,83 @@
+"""The switch of webhooks and conversions from one release to another."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.infrastructure.operations.crds.crd_changes import detach, patch_crd
+from kapsa.fleet.infrastructure.operations.crds.crd_plan import CRD, plan_switch
+from kapsa.fleet.infrastructure.operations.crds.crd_record import read_record
+from kapsa.fleet.infrastructure.operations.handover.idle_marks import active_webhooks, idle_webhooks
+from kapsa.fleet.infrastructure.operations.handover.webhook_proof import prove_conversion, prove_webhooks
+from kapsa.fleet.infrastructure.operations.release_objects import ReleaseObjects, kind_of
+from kapsa.runtime import Client, Conflict, NotFound
+
+__all__ = ["switch_webhooks"]
+
+_ATTEMPTS = 5
+Webhooks = list[dict[str, Any]]
+
+
+async def switch_webhooks(
+    client: Client, incoming: ReleaseObjects, outgoing: ReleaseObjects | None, chart: str
+) -> None:
+    """Give conversions and webhooks to a release, and prove that they work.
+
+    The webhooks of the incoming release match before those of the outgoing one cease to: there is no moment at which
+    a resource is written unchecked. Raises `ClusterNotReady` as long as the proof fails.
+    """
+    converted = await _switch_conversions(client, incoming.release)
+    if outgoing is not None:
+        await _detach(client, incoming.release, outgoing, converted, chart)
+    for config in incoming.webhook_configurations():
+        await _change(client, config, active_webhooks)
+    for config in outgoing.webhook_configurations() if outgoing is not None else ():
+        await _change(client, config, idle_webhooks)
+    await prove_webhooks(client, incoming)
+    for name in converted:
+        await prove_conversion(client, await client.get(CRD, name))
+
+
+async def _switch_conversions(client: Client, release: ReleaseRef) -> list[str]:
+    """Give the CRDs of a release its conversion, service and CA in one write. Return the names of the CRDs."""
+    names: list[str] = []
+    async for page in client.pages(CRD, limit=500, metadata_only=True):
+        for each in page.items:
+            record = read_record(each)
+            if record is not None and record.state_of(release) is not None:
+                names.append(str(each["metadata"]["name"]))
+    for name in names:
+        await patch_crd(client, name, lambda live: plan_switch(live, release))
+    return names
+
+
+async def _detach(
+    client: Client, incoming: ReleaseRef, outgoing: ReleaseObjects, converted: list[str], chart: str
+) -> None:
+    """End the conversions that only the outgoing release serves: its Services go when it is retired."""
+    services = frozenset(
+        (outgoing.namespace_of(each), str(each["metadata"]["name"])) for each in outgoing.named("Service")
+    )
+    await detach(client, services, set(converted), outgoing.release, incoming, chart)
+
+
+async def _change(client: Client, config: Mapping[str, Any], change: Callable[[Webhooks], Webhooks]) -> None:
+    """Change the webhooks of a live configuration, whose CA another program may have injected."""
+    kind, name = kind_of(config), str(config["metadata"]["name"])
+    for attempt in range(_ATTEMPTS):
+        try:
+            live = await client.get(kind, name)
+        except NotFound:
+            return
+        webhooks = live.get("webhooks") or []
+        changed = change(webhooks)
+        if changed == webhooks:
+            return
+        patch = {"metadata": {"resourceVersion": live["metadata"]["resourceVersion"]}, "webhooks": changed}
+        try:
+            await client.patch(kind, name, patch)
+        except Conflict:
+            if attempt == _ATTEMPTS - 1:
+                raise
+        else:
+            return
