@@ -10,6 +10,7 @@ import structlog
 from kapsa.runtime.cache.cache import Cache
 from kapsa.runtime.cache.informer import Informer
 from kapsa.runtime.controller._subscriptions import Subscriptions
+from kapsa.runtime.controller._unmapped_changes import UnmappedChanges
 from kapsa.runtime.controller.controller import Controller
 from kapsa.runtime.controller.declarations import Keys, Owns, Watch, takes_cache
 from kapsa.runtime.controller.predicates import Predicate
@@ -20,6 +21,9 @@ from kapsa.runtime.resources.stored_object import Change, Key, StoredObject
 __all__ = ["Triggers"]
 
 _log = structlog.get_logger(__name__)
+
+_LOGGED_FAILURES = 100
+"""Distinct failures of predicates and maps that are logged; a tenant's data may be part of each message."""
 
 _Source: TypeAlias = Callable[[Change], Iterable[tuple[Key, Priority]]]
 """A function from a change to the keys that must run because of it, with their priorities."""
@@ -35,6 +39,7 @@ class Triggers:
         cache: Cache,
         queue: WorkQueue[Key],
         subscriptions: Subscriptions,
+        count_failure: Callable[[str], None] = lambda step: None,
     ) -> None:
         self.enabled = False
         """True while changes are added to the queue."""
@@ -43,6 +48,9 @@ class Triggers:
         self._cache = cache
         self._queue = queue
         self._subscriptions = subscriptions
+        self._count_failure = count_failure
+        self._logged: set[tuple[str, str]] = set()
+        self._unmapped = UnmappedChanges(lambda: self.enqueue_all("Unmapped"))
         self._sources: dict[Informer, list[_Source]] = {}
         self._watch_resource()
         self._watch_children()
@@ -52,6 +60,23 @@ class Triggers:
         for informer, sources in self._sources.items():
             if sources:
                 informer.add_handler(self._handler(informer, tuple(sources)))
+
+    def enable(self) -> None:
+        """Add changes to the queue from now on, beginning with all resources."""
+        self.enabled = True
+        self.enqueue_all("Started")
+
+    def disable(self) -> None:
+        """Add no more changes to the queue."""
+        self.enabled = False
+        self._unmapped.clear()
+
+    def enqueue_all(self, event: str) -> None:
+        """Add every resource of the controller, with this reason."""
+        for stored in self._cache.select(self._gvk, labels=self._controller.labels):
+            self._queue.add(
+                stored.key, Reason(event, self._gvk.kind, *stored.key), priority=Priority.BACKGROUND
+            )
 
     # -- from declarations to watches ------------------------------------------------------------------------
 
@@ -115,7 +140,7 @@ class Triggers:
         if new is None:  # so that the reconciler forgets it, too
             yield change.object.key, Priority.BACKGROUND
             return
-        if not _passes(self._controller.predicates, change):
+        if not self._passes(self._controller.predicates, change):
             return
         requested = (
             old is None
@@ -136,24 +161,58 @@ class Triggers:
                 return
             keys: dict[Key, Priority] = {}
             for source in sources:
-                try:
-                    for key, priority in source(change):
-                        keys[key] = max(priority, keys.get(key, priority))
-                except Exception:
-                    _log.exception(
-                        "change not mapped", watch=str(informer.scope), object=str(change.object.key)
-                    )
+                if not self._collect(source, change, keys):
+                    self._unmapped.add(lambda source=source: again(source, change))
             for key, priority in keys.items():
                 self._enqueue(key, change, kind, priority)
 
+        def again(source: _Source, change: Change) -> bool:
+            keys: dict[Key, Priority] = {}
+            mapped = self._collect(source, change, keys)
+            for key, priority in keys.items():
+                self._enqueue(key, change, kind, priority)
+            return mapped
+
         return changed
+
+    def _collect(self, source: _Source, change: Change, keys: dict[Key, Priority]) -> bool:
+        """Add to `keys` those that a source yields. Return False if it raised before its end."""
+        try:
+            for key, priority in source(change):
+                keys[key] = max(priority, keys.get(key, priority))
+        except Exception as error:
+            self._report("map", "map failed: the change is mapped again with back-off", change, error)
+            return False
+        return True
+
+    def _passes(self, predicates: Sequence[Predicate], change: Change) -> bool:
+        """Return whether a change causes a run.
+
+        A predicate that raises counts as true: a run too many is harmless, one too few loses the change.
+        """
+        if not predicates:
+            return True
+        try:
+            return all(predicate(change) for predicate in predicates)
+        except Exception as error:
+            self._report("predicate", "predicate failed: the change counts as relevant", change, error)
+            return True
+
+    def _report(self, step: str, message: str, change: Change, error: Exception) -> None:
+        """Count a failure in the author's code, and log each distinct one once, with a traceback."""
+        self._count_failure(step)
+        failure = (step, repr(error))
+        if failure in self._logged or len(self._logged) >= _LOGGED_FAILURES:
+            return
+        self._logged.add(failure)
+        _log.error(message, controller=self._controller.name, object=str(change.object.key), exc_info=error)
 
     def _owners(self, owned: Owns) -> _Source:
         """Return a source of the resources that control, or controlled, a changed child."""
         group, kind = self._gvk.group, self._gvk.kind
 
         def owners(change: Change) -> Iterable[tuple[Key, Priority]]:
-            if not _passes(owned.predicates, change):
+            if not self._passes(owned.predicates, change):
                 return
             seen = None
             for side in (change.new, change.old):
@@ -186,7 +245,7 @@ class Triggers:
         mapper = self._mapper(watch)
 
         def concerned(change: Change) -> Iterable[tuple[Key, Priority]]:
-            if not _passes(watch.predicates, change):
+            if not self._passes(watch.predicates, change):
                 return
             for reader in self._subscriptions.readers(gvk, change.object.key):
                 yield reader, Priority.EVENT
@@ -213,7 +272,3 @@ class Triggers:
             priority=Priority.BACKGROUND if change.initial else priority,
             change=identity,
         )
-
-
-def _passes(predicates: Sequence[Predicate], change: Change) -> bool:
-    return not predicates or all(predicate(change) for predicate in predicates)

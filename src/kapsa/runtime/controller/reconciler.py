@@ -68,7 +68,11 @@ class Reconciler:
         self._gave_up: dict[Key, tuple[object, ...]] = {}
         self._last_errors: dict[Key, str] = {}
         self._triggers = Triggers(
-            controller, cache=self._cache, queue=self.queue, subscriptions=self._subscriptions
+            controller,
+            cache=self._cache,
+            queue=self.queue,
+            subscriptions=self._subscriptions,
+            count_failure=services.metrics.trigger_failed,
         )
         self.informers = self._triggers.informers
         self._freshness = Freshness(
@@ -102,8 +106,7 @@ class Reconciler:
         """Start the workers, with all resources queued."""
         if self.working:
             return
-        self._triggers.enabled = True
-        self._enqueue_all("Started")
+        self._triggers.enable()
         count = self.controller.max_concurrent_reconciles
         self._workers = [
             asyncio.create_task(self._work(), name=f"{self.name} worker {number}") for number in range(count)
@@ -111,21 +114,16 @@ class Reconciler:
         if self.controller.resync is not None:
             self._resync = asyncio.create_task(self._keep_resyncing(self.controller.resync))
 
-    def _enqueue_all(self, event: str) -> None:
-        for stored in self._cache.select(self._gvk, labels=self.controller.labels):
-            reason = Reason(event, self._gvk.kind, *stored.key)
-            self.queue.add(stored.key, reason, priority=Priority.BACKGROUND)
-
     async def _keep_resyncing(self, seconds: float) -> None:
         while True:
             await self._client.clock.sleep(seconds)
-            self._enqueue_all("Resync")
+            self._triggers.enqueue_all("Resync")
 
     async def stop(self, *, grace: float) -> None:
         """Take no more keys, let runs in progress finish for `grace` seconds, then cancel them."""
         if not self.working:
             return
-        self._triggers.enabled = False
+        self._triggers.disable()
         if self._resync is not None:
             self._resync.cancel()
         self.queue.shut_down()

@@ -103,6 +103,12 @@ class Metrics:
             "controller",
             "kind",
         )
+        self.trigger_failures = counter(
+            "controller_trigger_failures_total",
+            "Predicates and maps that raised, by step.",
+            "controller",
+            "step",
+        )
         self.adds = counter("workqueue_adds_total", "Keys added to the queue.", "controller")
         self.retries = counter("workqueue_retries_total", "Keys queued again after a failure.", "controller")
         self.waits = histogram(
@@ -179,6 +185,7 @@ class ControllerMetrics:
         self._results = {result: metrics.reconciliations.labels(name, result) for result in RESULTS}
         self._duration = metrics.durations.labels(name)
         self._drift = metrics.drift
+        self._trigger_failures = metrics.trigger_failures
         self._name = name
         self._adds = metrics.adds.labels(name)
         self._retries = metrics.retries.labels(name)
@@ -191,6 +198,9 @@ class ControllerMetrics:
 
     def drifted(self, kind: str) -> None:
         self._drift.labels(self._name, kind).inc()
+
+    def trigger_failed(self, step: str) -> None:
+        self._trigger_failures.labels(self._name, step).inc()
 
     def added(self) -> None:
         self._adds.inc()
