@@ -74,6 +74,47 @@ def test_crd_writes_a_file_for_each_and_checks_that_they_are_up_to_date(folder: 
     assert "is out of date" in result.stderr
 
 
+VERSIONS = (
+    MODULE.replace('version="v1"):\n    """A thing.', 'version="v1", hub=True):\n    """A thing.')
+    + '''
+class OldSpec(Spec):
+    length: str = ""
+
+class OldThing(CustomResource[OldSpec, Status], group="example.com", version="v1alpha1", kind="Thing"):
+    """A thing in its first version."""
+
+class OldThingConverter(Converter[OldThing, Thing]):
+    pass
+
+converting = Operator(
+    controllers=[ThingController()],
+    name="things",
+    webhooks=Webhooks(converters=[OldThingConverter()], service="things-webhooks"),
+)
+'''
+)
+
+
+@pytest.mark.parametrize("target", ["versions:converting", "versions", "versions:Thing"])
+def test_crd_writes_every_version_with_the_conversion_of_its_operator(folder: Path, target: str) -> None:
+    (folder / "versions.py").write_text(VERSIONS)
+    result = kapsa(folder, "crd", target, "--namespace", "here")
+    assert result.returncode == 0, result.stderr
+    thing = next(
+        each for each in yaml.safe_load_all(result.stdout) if each["spec"]["names"]["kind"] == "Thing"
+    )
+    assert [version["name"] for version in thing["spec"]["versions"]] == ["v1", "v1alpha1"]
+    service = thing["spec"]["conversion"]["webhook"]["clientConfig"]["service"]
+    assert (service["namespace"], service["name"], service["path"]) == ("here", "things-webhooks", "/convert")
+
+
+def test_crd_refuses_versions_that_differ_without_a_converter(folder: Path) -> None:
+    (folder / "versions.py").write_text(VERSIONS.partition("converting =")[0])
+    result = kapsa(folder, "crd", "versions")
+    assert result.returncode == 1
+    assert "the versions v1, v1alpha1 have different fields and no conversion" in result.stderr
+
+
 def test_rbac_prints_an_account_and_its_roles(folder: Path) -> None:
     result = kapsa(folder, "rbac", "things:operator", "--name", "mine", "--namespace", "here")
     assert result.returncode == 0, result.stderr

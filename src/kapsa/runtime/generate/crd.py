@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -15,7 +15,12 @@ from kapsa.runtime.generate.schema import openapi_schema
 from kapsa.runtime.resources.definition import ResourceDefinition, printer_column
 from kapsa.runtime.resources.resource import CustomResource
 
-__all__ = ["ConversionWebhook", "custom_resource_definition", "custom_resource_definitions"]
+__all__ = [
+    "ConversionWebhook",
+    "custom_resource_definition",
+    "custom_resource_definitions",
+    "require_conversion",
+]
 
 ResourceClass = type[CustomResource[Any, Any]]
 
@@ -25,26 +30,68 @@ _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 
 
 class ConversionWebhook(msgspec.Struct, frozen=True, kw_only=True):
-    """The webhook that converts resources between versions."""
+    """The webhook that converts resources between versions: behind a Service, or at a URL."""
 
-    service: str
-    namespace: str
+    service: str = ""
+    namespace: str = ""
+    url: str = ""
+    """The address without the path, for an operator outside the cluster."""
     path: str = "/convert"
     port: int = 443
     ca_bundle: bytes = b""
 
 
 def custom_resource_definitions(
-    classes: Iterable[ResourceClass], *, conversion: ConversionWebhook | None = None
+    classes: Iterable[ResourceClass],
+    *,
+    conversion: ConversionWebhook | None = None,
+    converted: Collection[str] | None = None,
 ) -> list[JSON]:
-    """Return the CRDs of these classes, sorted by name. Classes of one kind are its versions."""
+    """Return the CRDs of these classes, sorted by name. Classes of one kind are its versions.
+
+    `conversion` applies to kinds with several versions: to those whose CRD is in `converted`, or to all. Without
+    it the API server drops the fields that the other version does not have; `Operator.definitions` sets it.
+    """
     kinds: dict[tuple[str, str], list[ResourceClass]] = {}
     for cls in classes:
         if not hasattr(cls, "definition"):
             raise TypeError(f"{cls.__name__} has no group and version: pass them to the class")
         kinds.setdefault((cls.definition.group, cls.definition.kind), []).append(cls)
-    crds = [custom_resource_definition(versions, conversion=conversion) for versions in kinds.values()]
+    crds = []
+    for versions in kinds.values():
+        applies = converted is None or versions[0].definition.crd_name in converted
+        crds.append(custom_resource_definition(versions, conversion=conversion if applies else None))
     return sorted(crds, key=lambda crd: str(crd["metadata"]["name"]))
+
+
+def require_conversion(crd: JSON) -> None:
+    """Raise SchemaError for a CRD whose versions differ and which has no conversion: it would lose data."""
+    spec = crd["spec"]
+    versions = spec["versions"]
+    shapes = [_without_descriptions(version["schema"]["openAPIV3Schema"]) for version in versions]
+    if "conversion" in spec or all(shape == shapes[0] for shape in shapes):
+        return
+    names = ", ".join(version["name"] for version in versions)
+    raise SchemaError(
+        f"{spec['group']} {spec['names']['kind']}",
+        f"the versions {names} have different fields and no conversion, so the API server would drop the fields "
+        "that the stored version does not have. Write a Converter for each version but the stored one, pass them to "
+        "Webhooks(converters=[...]), and generate the CRD from the operator: kapsa crd MODULE:OPERATOR",
+    )
+
+
+def _without_descriptions(schema: Any) -> Any:
+    if isinstance(schema, dict):
+        return {
+            name: {key: _without_descriptions(each) for key, each in value.items()}
+            if name == "properties"
+            else _without_descriptions(value)
+            for name, value in schema.items()
+            if name != "description"
+        }
+    if isinstance(schema, list):
+        return [_without_descriptions(each) for each in schema]
+    return schema
 
 
 def custom_resource_definition(
@@ -66,7 +113,7 @@ def custom_resource_definition(
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{first.plural}.{first.group}"},
+        "metadata": {"name": first.crd_name},
         "spec": spec,
     }
 
@@ -132,14 +179,18 @@ def _root_schema(cls: ResourceClass) -> JSON:
 
 
 def _conversion(webhook: ConversionWebhook) -> JSON:
-    client: JSON = {
-        "service": {
-            "namespace": webhook.namespace,
-            "name": webhook.service,
-            "path": webhook.path,
-            "port": webhook.port,
+    client: JSON
+    if webhook.url:
+        client = {"url": f"{webhook.url.rstrip('/')}{webhook.path}"}
+    else:
+        client = {
+            "service": {
+                "namespace": webhook.namespace,
+                "name": webhook.service,
+                "path": webhook.path,
+                "port": webhook.port,
+            }
         }
-    }
     if webhook.ca_bundle:
         client["caBundle"] = base64.b64encode(webhook.ca_bundle).decode()
     return {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": client}}

@@ -18,7 +18,6 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from kapsa.runtime.generate.crd import custom_resource_definitions
 from kapsa.runtime.generate.manifest import to_yaml
 from kapsa.runtime.generate.rbac import rbac_manifests
 from kapsa.runtime.resources.definition import pluralize
@@ -136,7 +135,7 @@ def _write_manifests(project: OperatorProject, root: Path) -> None:
     """Generate CRD and RBAC from the project's own code, as `make manifests` does."""
     with _imported(project.package, root) as module:
         operator = module.operator
-        crds = custom_resource_definitions(operator.resources)
+        crds = operator.definitions()
         rbac = rbac_manifests(operator.rights(), name=operator.name, namespace=f"{operator.name}-system")
     (root / "manifests" / "crd.yaml").write_text(to_yaml(crds), encoding="utf-8")
     (root / "manifests" / "rbac.yaml").write_text(to_yaml(rbac), encoding="utf-8")

@@ -12,6 +12,7 @@ from prometheus_client.core import Metric
 from kapsa.runtime.cache.cache import Cache
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.controller.controller import Controller, check_declaration
+from kapsa.runtime.generate.crd import custom_resource_definitions, require_conversion
 from kapsa.runtime.generate.rbac import OperatorRights, WebhookRights
 from kapsa.runtime.operator.election import LeaderElection
 from kapsa.runtime.resources.resource import CustomResource
@@ -133,13 +134,33 @@ class OperatorDeclaration:
 
     @property
     def resources(self) -> list[type[CustomResource[Any, Any]]]:
-        """The custom resources that the controllers reconcile, each once: the source of the CRDs."""
-        kinds = (controller.resource for controller in self.controllers)
+        """The custom resources that the operator reconciles or converts, each once: the source of the CRDs."""
+        kinds: list[Any] = [controller.resource for controller in self.controllers]
+        if self.webhooks is not None:
+            kinds += self.webhooks.conversions.versions
         return list(
             dict.fromkeys(
                 kind for kind in kinds if isinstance(kind, type) and issubclass(kind, CustomResource)
             )
         )
+
+    def definitions(
+        self, *, namespace: str = "", also: Iterable[type[CustomResource[Any, Any]]] = ()
+    ) -> list[dict[str, Any]]:
+        """Return the CRDs of all versions of the resources, and of the classes in `also`, with their conversion.
+
+        `namespace` is the one that the operator runs in, NAME-system unless set. Raises SchemaError if versions
+        differ and no converter connects them: such a CRD would lose data.
+        """
+        conversion, converted = None, tuple[str, ...]()
+        if self.webhooks is not None:
+            conversion = self.webhooks.conversion_webhook(namespace or f"{self.name}-system")
+            converted = self.webhooks.conversions.crds
+        classes = dict.fromkeys((*self.resources, *also))
+        crds = custom_resource_definitions(classes, conversion=conversion, converted=converted)
+        for crd in crds:
+            require_conversion(crd)
+        return crds
 
     def rights(self) -> OperatorRights:
         """Return the rights that this operator needs, derived from its declaration."""

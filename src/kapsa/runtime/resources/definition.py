@@ -79,6 +79,11 @@ class ResourceDefinition(msgspec.Struct, frozen=True, kw_only=True):
         return GroupVersionKind(self.group, self.version, self.kind)
 
     @property
+    def crd_name(self) -> str:
+        """The name of its CustomResourceDefinition."""
+        return f"{self.plural}.{self.group}"
+
+    @property
     def namespaced(self) -> bool:
         return self.scope == "Namespaced"
 

@@ -83,8 +83,12 @@ class Conversions:
     @property
     def crds(self) -> tuple[str, ...]:
         """The CustomResourceDefinitions whose conversion this operator serves."""
-        definitions = (hub.definition for hub in self._hubs.values())
-        return tuple(sorted(f"{definition.plural}.{definition.group}" for definition in definitions))
+        return tuple(sorted(hub.definition.crd_name for hub in self._hubs.values()))
+
+    @property
+    def versions(self) -> tuple[type[CustomResource[Any, Any]], ...]:
+        """The classes of all versions that can be converted."""
+        return (*self._hubs.values(), *(converter.spoke for converter in self._by_spoke.values()))
 
     def review(self, review: ConversionReview) -> Manifest:
         """Return the ConversionReview with all converted objects, or with the first failure."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
+from kapsa.runtime.generate.crd import ConversionWebhook
 from kapsa.runtime.generate.rbac import WebhookRights
 from kapsa.runtime.webhooks.admission import MutatingWebhook, ValidatingWebhook
 from kapsa.runtime.webhooks.certificates import Lifetimes
@@ -97,6 +98,17 @@ class Webhooks:
             conversion=self.conversions.crds,
             secret=secret_name(operator) if self.cert_dir is None else "",
         )
+
+    def conversion_webhook(self, namespace: str) -> ConversionWebhook | None:
+        """Return the webhook for the CRDs of an operator in this namespace; None without converters.
+
+        It has no CA bundle: until the operator registers one, requests that need a conversion fail. Nothing is lost.
+        """
+        if not self.conversions.crds:
+            return None
+        if self.url:
+            return ConversionWebhook(url=self.url)
+        return ConversionWebhook(service=self.service, namespace=namespace, port=self.service_port)
 
     def address(self, namespace: str) -> str:
         """Return the address of the calls: the Service as namespace/name, or the origin of the URL."""
