@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from typing import Any
 
 import pytest
 
 from kapsa.devcluster.faults import Answer, Delay, FaultPlan, FaultRule
-from kapsa.runtime import Context, Operator
+from kapsa.runtime import Context, Operator, errors
 from kapsa.runtime.controller.events import BUFFER, BURST, SERIES_SECONDS, EventRecorder, ObjectReference
 from kapsa.runtime.testing import Harness
 from tests.runtime.sample_app import App, Recorder, app
@@ -215,3 +217,73 @@ async def test_an_unknown_event_type_is_rejected(harness: Harness) -> None:
     with pytest.raises(ValueError, match="event reason must be"):
         events.event(WEB, "Normal", "", "no")
     await events.stop()
+
+
+class Failing(Recorder):
+    """Fails with a given error."""
+
+    def __init__(self, error: Exception, **attributes: Any) -> None:
+        async def fail(resource: App, ctx: Context[App]) -> None:
+            raise error
+
+        super().__init__(fail, **attributes)
+
+
+async def test_a_failing_reconcile_leaves_one_event_with_a_count_and_no_secret(harness: Harness) -> None:
+    await harness.install(App)
+    await harness.apply(app("a"))
+    controller = Failing(ValueError("cannot log in with hunter2"))
+    await harness.start(Operator(controllers=[controller]))
+    await harness.clock.sleep(300)
+    (event,) = await harness.events(reason="ReconcileFailed", name="a")
+    assert "hunter2" not in str(event)
+    assert event["type"] == "Warning"
+    assert event["note"].startswith("ValueError in fail (test_events.py:")
+    assert event["series"]["count"] > 5
+
+
+async def test_an_invalid_child_is_reported_by_its_fields_and_not_by_their_values(harness: Harness) -> None:
+    async def apply(resource: App, ctx: Context[App]) -> None:
+        secret = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "s"},
+            "data": {"a b": "aHVudGVyMg=="},
+        }
+        await ctx.apply(secret)
+
+    await harness.install(App)
+    await harness.apply(app("a"))
+    await harness.start(Operator(controllers=[Recorder(apply, owns=["v1/Secret"])]))
+    await harness.settle()
+    (event,) = await harness.events(reason="ReconcileFailed", name="a")
+    assert "/secrets/s" in event["note"]
+    assert "data[a b]" in event["note"]
+    assert "aHVudGVyMg" not in event["note"]
+
+
+async def test_a_run_that_times_out_leaves_an_event(harness: Harness) -> None:
+    async def hang(resource: App, ctx: Context[App]) -> None:
+        await asyncio.Event().wait()
+
+    await harness.install(App)
+    await harness.apply(app("a"))
+    await harness.start(Operator(controllers=[Recorder(hang, reconcile_timeout=5.0)]))
+    await harness.clock.sleep(30)
+    (event,) = await harness.events(reason="ReconcileFailed", name="a")
+    assert event["note"] == "timed out after 5 s"
+
+
+async def test_an_outage_that_passes_leaves_no_event(harness: Harness) -> None:
+    left = [2]
+
+    async def flaky(resource: App, ctx: Context[App]) -> None:
+        if left[0]:
+            left[0] -= 1
+            raise errors.TransportError("connection refused")
+
+    await harness.install(App)
+    await harness.apply(app("a"))
+    await harness.start(Operator(controllers=[Recorder(flaky)]))
+    await harness.settle()
+    assert await harness.events(reason="ReconcileFailed") == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -160,17 +161,18 @@ class Triggers:
             if not self.enabled:
                 return
             keys: dict[Key, Priority] = {}
-            for source in sources:
-                if not self._collect(source, change, keys):
-                    self._unmapped.add(lambda source=source: again(source, change))
+            failed = [source for source in sources if not self._collect(source, change, keys)]
             for key, priority in keys.items():
                 self._enqueue(key, change, kind, priority)
+            for source in failed:
+                self._unmapped.add(functools.partial(again, source, change, set(keys)))
 
-        def again(source: _Source, change: Change) -> bool:
+        def again(source: _Source, change: Change, added: set[Key]) -> bool:
             keys: dict[Key, Priority] = {}
             mapped = self._collect(source, change, keys)
-            for key, priority in keys.items():
-                self._enqueue(key, change, kind, priority)
+            for key in keys.keys() - added:
+                self._enqueue(key, change, kind, keys[key])
+            added.update(keys)
             return mapped
 
         return changed

@@ -16,6 +16,7 @@ import structlog
 from kapsa.runtime.cache._freshness import Freshness
 from kapsa.runtime.cache.informer import Informer
 from kapsa.runtime.cancellation import await_user_code
+from kapsa.runtime.controller._failure_note import failure_note
 from kapsa.runtime.controller._primary import Primary
 from kapsa.runtime.controller._runner import InvalidResultError, Runner
 from kapsa.runtime.controller._triggers import Triggers
@@ -41,6 +42,8 @@ _TURN = 0.01
 """Seconds for which runs that await nothing may hold the event loop."""
 _STALE_RETRY = 5.0
 """Seconds after which a key is tried again whose controller waits for a stale watch."""
+_PASSING_FAILURES = 3
+"""Failures in a row after which an error that may pass by itself, such as an outage, is recorded as an event."""
 _SHORTEST_REQUEUE = 0.005
 """Seconds until a `Requeue(after=0)`: a resource that always asks for the next run must not hold a worker."""
 
@@ -227,7 +230,7 @@ class Reconciler:
             self._give_up(stored, error, "DoesNotFitModel")
             return "terminal", None
         except Exception as error:  # raised by the model's own code
-            self._log_failure(item, error)
+            self._report_failure(item, stored, error)
             return "error", None
         primary = Primary(
             stored,
@@ -242,6 +245,7 @@ class Reconciler:
         except TimeoutError:
             limit = self.controller.reconcile_timeout
             _log.error("reconcile timed out", controller=self.name, object=str(item.key), seconds=limit)
+            self._record_failure(primary.stored, f"timed out after {limit:g} s")
             return "timeout", None
         except WriteRefused:
             raise
@@ -252,7 +256,7 @@ class Reconciler:
             self._give_up(primary.stored, error, "TerminalError")
             return "terminal", None
         except Exception as error:
-            self._log_failure(item, error)
+            self._report_failure(item, primary.stored, error)
             return "error", None
         if self._last_errors:
             self._last_errors.pop(item.key, None)
@@ -263,6 +267,18 @@ class Reconciler:
         if isinstance(resource, CustomResource):
             _ = (resource.spec, resource.status)  # a mismatch is reported here, not in the author's reconcile
         return resource
+
+    def _report_failure(self, item: Item[Key], stored: StoredObject, error: Exception) -> None:
+        """Log a failure, and leave an event on the resource unless it may be gone with the next attempt."""
+        self._log_failure(item, error)
+        passing = isinstance(error, ClientError) and error.retryable
+        if not passing or item.failures >= _PASSING_FAILURES:
+            self._record_failure(stored, failure_note(error))
+
+    def _record_failure(self, stored: StoredObject, note: str) -> None:
+        self.services.recorder.event(
+            ObjectReference.of(self._gvk, stored), "Warning", "ReconcileFailed", note
+        )
 
     def _log_failure(self, item: Item[Key], error: Exception) -> None:
         """Log a failure: with a traceback if it is a new one, in one line if it repeats."""
