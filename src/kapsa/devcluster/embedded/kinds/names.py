@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from ipaddress import ip_address
 from random import Random
 
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
@@ -90,6 +91,14 @@ def search_domain(name: str) -> list[str]:
     return problems
 
 
+def _subdomain_in_bytes(name: str, prefix: bool = False) -> list[str]:
+    return [_in_bytes(problem) for problem in dns1123_subdomain(name, prefix)]
+
+
+def _in_bytes(problem: str) -> str:
+    return problem.replace("characters", "bytes") if "more than" in problem else problem
+
+
 def dns1035_label(name: str, prefix: bool = False) -> list[str]:
     """Return the problems of a DNS-1035 label."""
     name = _complete(name) if prefix else name
@@ -125,10 +134,7 @@ def label_key(key: str) -> list[str]:
         problems.append("prefix part must be non-empty")
     elif slash:
         # The real server counts the bytes of a prefix, but the characters of a name.
-        problems.extend(
-            f"prefix part {problem.replace('characters', 'bytes') if 'more than' in problem else problem}"
-            for problem in dns1123_subdomain(prefix)
-        )
+        problems.extend(f"prefix part {_in_bytes(problem)}" for problem in dns1123_subdomain(prefix))
     if not name:
         problems.append("name part must be non-empty")
     elif len(name.encode()) > 63:
@@ -165,13 +171,16 @@ def config_key(key: str) -> list[str]:
     return problems
 
 
-_LABEL_NAMES = {("", "namespaces")}
+_LABEL_NAMES = {("", "namespaces"), ("", "services"), ("apps", "statefulsets")}
+_COUNTED_IN_BYTES = {("", "replicationcontrollers"), ("resource.k8s.io", "deviceclasses")}
+"""Kinds whose names the real server checks by its newer rules, which say `bytes` for `characters`."""
 _PATH_NAMES = {
     ("rbac.authorization.k8s.io", "roles"),
     ("rbac.authorization.k8s.io", "clusterroles"),
     ("rbac.authorization.k8s.io", "rolebindings"),
     ("rbac.authorization.k8s.io", "clusterrolebindings"),
     ("certificates.k8s.io", "certificatesigningrequests"),
+    ("policy", "poddisruptionbudgets"),
 }
 
 
@@ -180,11 +189,21 @@ def validator_of(info: ResourceInfo) -> NameValidator:
     key = (info.group, info.resource)
     if key in _LABEL_NAMES:
         return dns1123_label
-    if key == ("", "services"):
-        return dns1123_label
+    if key in _COUNTED_IN_BYTES:
+        return _subdomain_in_bytes
+    if key == ("networking.k8s.io", "ipaddresses"):
+        return _address
     if key in _PATH_NAMES:
         return path_segment
     return dns1123_subdomain
+
+
+def _address(name: str, prefix: bool = False) -> list[str]:
+    try:
+        proper = str(ip_address(name))
+    except ValueError:
+        return ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
+    return [] if proper == name else [f'must be in canonical form ("{proper}")']
 
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"

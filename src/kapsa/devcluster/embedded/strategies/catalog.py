@@ -16,23 +16,30 @@ from kapsa.devcluster.embedded.strategies.cluster.flow_control import (
 )
 from kapsa.devcluster.embedded.strategies.cluster.namespaces import NamespaceStrategy
 from kapsa.devcluster.embedded.strategies.cluster.nodes import NodeStrategy
+from kapsa.devcluster.embedded.strategies.cluster.runtime_classes import RuntimeClassStrategy
 from kapsa.devcluster.embedded.strategies.cluster.service_accounts import ServiceAccountStrategy
 from kapsa.devcluster.embedded.strategies.cluster.storage import (
-    CSIDriverStrategy,
     PersistentVolumeClaimStrategy,
     PersistentVolumeStrategy,
+)
+from kapsa.devcluster.embedded.strategies.cluster.storage_classes import (
+    CSIDriverStrategy,
+    CSINodeStrategy,
+    CSIStorageCapacityStrategy,
     StorageClassStrategy,
+    VolumeAttachmentStrategy,
     VolumeAttributesClassStrategy,
 )
 from kapsa.devcluster.embedded.strategies.custom.strategy import CustomResourceStrategy, DefinitionStrategy
 from kapsa.devcluster.embedded.strategies.generic.addresses import Addresses
 from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy
 from kapsa.devcluster.embedded.strategies.generic.strategy import Strategy
+from kapsa.devcluster.embedded.strategies.network.addresses import IPAddressStrategy, ServiceCIDRStrategy
 from kapsa.devcluster.embedded.strategies.network.endpoints import EndpointSliceStrategy, EndpointsStrategy
+from kapsa.devcluster.embedded.strategies.network.network_policies import NetworkPolicyStrategy
 from kapsa.devcluster.embedded.strategies.network.networking import (
     IngressClassStrategy,
     IngressStrategy,
-    NetworkPolicyStrategy,
 )
 from kapsa.devcluster.embedded.strategies.network.services import ServiceStrategy
 from kapsa.devcluster.embedded.strategies.pods.strategy import PodStrategy
@@ -91,11 +98,17 @@ _KINDS: dict[tuple[str, str], type[BuiltInStrategy]] = {
     ("events.k8s.io", "events"): EventStrategy,
     ("networking.k8s.io", "ingressclasses"): IngressClassStrategy,
     ("networking.k8s.io", "ingresses"): IngressStrategy,
+    ("networking.k8s.io", "ipaddresses"): IPAddressStrategy,
     ("networking.k8s.io", "networkpolicies"): NetworkPolicyStrategy,
+    ("networking.k8s.io", "servicecidrs"): ServiceCIDRStrategy,
     ("policy", "poddisruptionbudgets"): PodDisruptionBudgetStrategy,
     ("scheduling.k8s.io", "priorityclasses"): PriorityClassStrategy,
     ("storage.k8s.io", "csidrivers"): CSIDriverStrategy,
+    ("node.k8s.io", "runtimeclasses"): RuntimeClassStrategy,
+    ("storage.k8s.io", "csinodes"): CSINodeStrategy,
+    ("storage.k8s.io", "csistoragecapacities"): CSIStorageCapacityStrategy,
     ("storage.k8s.io", "storageclasses"): StorageClassStrategy,
+    ("storage.k8s.io", "volumeattachments"): VolumeAttachmentStrategy,
     ("storage.k8s.io", "volumeattributesclasses"): VolumeAttributesClassStrategy,
     ("resource.k8s.io", "resourceclaims"): ResourceClaimStrategy,
     ("resource.k8s.io", "resourceclaimtemplates"): ResourceClaimTemplateStrategy,

@@ -19,10 +19,10 @@ from kapsa.devcluster.embedded.controllers.machinery.plan import (
 from kapsa.devcluster.embedded.controllers.machinery.pod_state import is_finished
 from kapsa.devcluster.embedded.controllers.machinery.timestamps import render
 from kapsa.devcluster.embedded.strategies.cluster.storage import (
-    ATTRIBUTES_CLASS_PROTECTION,
     CLAIM_PROTECTION,
     VOLUME_PROTECTION,
 )
+from kapsa.devcluster.embedded.strategies.cluster.storage_classes import ATTRIBUTES_CLASS_PROTECTION
 from kapsa.schemas.quantities import parse
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"

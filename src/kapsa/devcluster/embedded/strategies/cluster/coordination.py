@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from kapsa.devcluster.embedded.strategies.generic import rules
 from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
+from kapsa.devcluster.embedded.strategies.generic.checks import one_of, present
 from kapsa.schemas.field_errors import FieldError, forbidden, invalid
+
+_PREEMPTION = present(one_of("PreemptLowerPriority", "Never"))
 
 
 class LeaseStrategy(BuiltInStrategy):
@@ -23,9 +26,14 @@ class LeaseStrategy(BuiltInStrategy):
 
 class PriorityClassStrategy(BuiltInStrategy):
     def default(self, obj: Object) -> None:
-        obj["preemptionPolicy"] = obj.get("preemptionPolicy") or "PreemptLowerPriority"
+        if obj.get("preemptionPolicy") is None:
+            obj["preemptionPolicy"] = "PreemptLowerPriority"
 
     def validate(self, obj: Object) -> list[FieldError]:
+        return [*self._reserved(obj), *_PREEMPTION(obj["preemptionPolicy"], "preemptionPolicy")]
+
+    def _reserved(self, obj: Object) -> list[FieldError]:
+        """Return the errors of a class that takes a name or a value of the system."""
         name, value = obj["metadata"].get("name") or "", obj.get("value") or 0
         if name.startswith("system-"):
             detail = "priority class names with 'system-' prefix are reserved for system use only"

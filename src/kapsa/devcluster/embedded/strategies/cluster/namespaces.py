@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
+from kapsa.devcluster.embedded.strategies.generic.checks import LABEL_KEY
+from kapsa.schemas.field_errors import FieldError, invalid
 
 FINALIZER = "kubernetes"
 NAME_LABEL = "kubernetes.io/metadata.name"
@@ -35,6 +37,15 @@ class NamespaceStrategy(BuiltInStrategy):
     def reset_for_update(self, obj: Object, old: Object) -> None:
         super().reset_for_update(obj, old)
         obj["spec"] = old.get("spec") or {}
+
+    def validate_create(self, obj: Object) -> list[FieldError]:
+        errors: list[FieldError] = []
+        for name in obj["spec"].get("finalizers") or ():
+            errors += LABEL_KEY(name, "spec.finalizers")
+            if "/" not in name and name != FINALIZER:
+                detail = "name is neither a standard finalizer name nor is it fully qualified"
+                errors.append(invalid("spec.finalizers", name, detail))
+        return errors
 
     def defer_deletion(self, obj: Object, now: str) -> bool:
         obj["metadata"]["deletionTimestamp"] = now

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.strategies.generic.addresses import Addresses
+from kapsa.devcluster.embedded.strategies.generic.checks import Check
 from kapsa.devcluster.embedded.strategies.generic.strategy import Strategy
-from kapsa.schemas.field_errors import FieldError
+from kapsa.schemas.field_errors import FieldError, invalid
 
-__all__ = ["BuiltInStrategy", "Object"]
+__all__ = ["BuiltInStrategy", "CheckedStrategy", "Object"]
 
 Object = dict[str, Any]
 
@@ -73,3 +75,32 @@ class BuiltInStrategy(Strategy):
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         fixed = self.immutable(obj, old)
         return [*fixed, *self.validate(obj)] if self.immutable_first else [*self.validate(obj), *fixed]
+
+
+class CheckedStrategy(BuiltInStrategy):
+    """A strategy of a kind with checks of its fields, immutable ones among them, and an empty status."""
+
+    fixed: ClassVar[tuple[str, ...]] = ()
+    """Paths of fields that an update cannot change, such as `spec.driver`."""
+
+    checks: ClassVar[Mapping[str, Check]] = {}
+    """The checks of the fields of the object."""
+
+    def initial_status(self, obj: Object) -> dict[str, Any] | None:
+        return None
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        return [error for field, check in self.checks.items() for error in check(obj.get(field), field)]
+
+    def immutable(self, obj: Object, old: Object) -> list[FieldError]:
+        pairs = ((path, _at(obj, path), _at(old, path)) for path in self.fixed)
+        return [
+            invalid(path, after, "field is immutable") for path, after, before in pairs if after != before
+        ]
+
+
+def _at(obj: Object, path: str) -> Any:
+    value: Any = obj
+    for field in path.split("."):
+        value = (value or {}).get(field)
+    return value

@@ -6,22 +6,26 @@ values as kube-apiserver skips nil pointers and zero values; without either, a c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from kapsa.devcluster.embedded.kinds import names
-from kapsa.schemas.field_errors import FieldError, duplicate, invalid, not_supported, required
+from kapsa.schemas.field_errors import FieldError, duplicate, invalid, not_supported, required, too_many
 
 __all__ = [
     "LABEL",
     "LABEL_KEY",
     "LABEL_VALUE",
+    "SEGMENT",
     "SUBDOMAIN",
     "Check",
     "absolute_path",
     "at_least",
+    "at_most",
     "between",
     "child",
+    "domain_prefixed_path",
     "each",
     "every",
     "fields",
@@ -40,6 +44,7 @@ Check = Callable[[Any, str], list[FieldError]]
 """Takes a value and its path; returns the errors."""
 
 _LARGEST_INT = 2**31 - 1
+_URL_PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 
 
 def child(path: str, field: str) -> str:
@@ -128,6 +133,17 @@ def at_least(low: int, detail: str = "") -> Check:
     return lambda value, path: [] if (value or 0) >= low else [invalid(path, value or 0, text)]
 
 
+def at_most(count: int, *checks: Check) -> Check:
+    """Return a check that a list is not longer than this, and that makes these checks of one that is not."""
+    one = every(*checks)
+
+    def check(value: Any, path: str) -> list[FieldError]:
+        length = len(value or ())
+        return [too_many(path, length, count)] if length > count else one(value, path)
+
+    return check
+
+
 def unique(key: str = "", *, field: str | None = None) -> Check:
     """Return a check that no item of a list, or its field `key`, occurs twice. Empty values do not count.
 
@@ -167,6 +183,21 @@ def absolute_path(value: Any, path: str) -> list[FieldError]:
     return [] if (value or "").startswith("/") else [invalid(path, value or "", "must be an absolute path")]
 
 
+def domain_prefixed_path(value: Any, path: str) -> list[FieldError]:
+    """Return the errors in a name such as `acme.io/foo`."""
+    name = value or ""
+    if not name:
+        return [required(path)]
+    domain, _, rest = name.partition("/")
+    if not domain or not rest:
+        return [invalid(path, name, 'must be a domain-prefixed path (such as "acme.io/foo")')]
+    errors = [invalid(path, domain, problem) for problem in names.dns1123_subdomain(domain)]
+    if not re.fullmatch(_URL_PATH, rest):
+        errors.append(invalid(path, rest, f"Invalid path (regex used for validation is '{_URL_PATH}')"))
+    return errors
+
+
+SEGMENT = problems(names.path_segment)
 LABEL = problems(names.dns1123_label)
 SUBDOMAIN = problems(names.dns1123_subdomain)
 LABEL_KEY = problems(names.label_key)

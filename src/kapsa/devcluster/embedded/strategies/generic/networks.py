@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any
 
 from kapsa.schemas.field_errors import FieldError, invalid
 from kapsa.schemas.go_format import quote
 
-__all__ = ["canonical_address", "canonical_range", "ip", "is_range", "range_of_addresses"]
+__all__ = [
+    "canonical_address",
+    "canonical_range",
+    "ip",
+    "is_range",
+    "parse_ip",
+    "range_of_addresses",
+    "reachable",
+]
 
 NOT_AN_ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 NOT_A_RANGE = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
@@ -60,3 +68,21 @@ def canonical_range(value: Any, path: str) -> list[FieldError]:
         return [invalid(path, value or "", NOT_A_RANGE)]
     proper = str(ip_network(value, strict=False))
     return [] if proper == value else [invalid(path, value, f"must be in canonical form ({quote(proper)})")]
+
+
+_LOCAL_GROUPS = (IPv4Network("224.0.0.0/24"), IPv6Network("ff02::/16"))
+
+
+def reachable(value: Any, path: str) -> list[FieldError]:
+    """Return the errors of an address that traffic cannot be sent to."""
+    address = parse_ip(value)
+    if address is None:
+        return [invalid(path, value or "", "must be a valid IP address")]
+    is_group = any(address in group for group in _LOCAL_GROUPS if group.version == address.version)
+    wrong = (
+        (address.is_unspecified, f"unspecified ({value})"),
+        (address.is_loopback, "in the loopback range (127.0.0.0/8, ::1/128)"),
+        (address.is_link_local, "in the link-local range (169.254.0.0/16, fe80::/10)"),
+        (is_group, "in the link-local multicast range (224.0.0.0/24, ff02::/10)"),
+    )
+    return [invalid(path, value, f"may not be {what}") for applies, what in wrong if applies]

@@ -39,7 +39,7 @@ def non_negative(value: Any, path: str) -> list[FieldError]:
 def port_number(value: Any, path: str) -> list[FieldError]:
     if isinstance(value, int) and 1 <= value <= 65535:
         return []
-    return [invalid(path, value, "must be between 1 and 65535, inclusive")]
+    return [invalid(path, value or 0, "must be between 1 and 65535, inclusive")]
 
 
 def port_name_problems(name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Ingresses, IngressClasses and NetworkPolicies."""
+"""Ingresses and IngressClasses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ from typing import Any
 from kapsa.devcluster.embedded.kinds import names
 from kapsa.devcluster.embedded.strategies.generic import rules
 from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
-from kapsa.schemas.field_errors import FieldError, forbidden, invalid, not_supported, required
+from kapsa.devcluster.embedded.strategies.generic.checks import (
+    LABEL,
+    SEGMENT,
+    SUBDOMAIN,
+    domain_prefixed_path,
+    fields,
+    filled,
+    given,
+    one_of,
+    present,
+)
+from kapsa.schemas.field_errors import FieldError, forbidden, invalid, not_supported, required, too_long
 
 _PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")
 _IN_PATH = ("//", "/./", "/../", "%2f", "%2F")
@@ -30,9 +41,8 @@ class IngressStrategy(BuiltInStrategy):
         for index, tls in enumerate(spec.get("tls") or ()):
             for position, host in enumerate(tls.get("hosts") or ()):
                 errors += _host(host, f"spec.tls[{index}].hosts[{position}]")
-        if spec.get("ingressClassName"):
-            errors += rules.dns_subdomain(spec["ingressClassName"], "spec.ingressClassName")
-        return errors
+            errors += filled(SUBDOMAIN)(tls.get("secretName"), f"spec.tls[{index}].secretName")
+        return errors + given(SUBDOMAIN)(spec.get("ingressClassName"), "spec.ingressClassName")
 
 
 def _rule(rule: Object, path: str) -> list[FieldError]:
@@ -85,7 +95,7 @@ def _backend(backend: Object, path: str) -> list[FieldError]:
     if service is not None and resource is not None:
         return [invalid(path, "", "cannot set both resource and service backends")]
     if resource is not None:
-        return []
+        return _RESOURCE(resource, f"{path}.resource")
     if service is None:
         return [invalid(path, "", "resource or service backend is required")]
     errors: list[FieldError] = []
@@ -105,6 +115,32 @@ def _backend(backend: Object, path: str) -> list[FieldError]:
     return errors
 
 
+_RESOURCE = fields(apiGroup=given(SUBDOMAIN), kind=present(SEGMENT), name=present(SEGMENT))
+
+
+_SCOPES = ("Cluster", "Namespace")
+_LONGEST_CONTROLLER = 250
+
+
+def _controller(name: str | None, path: str) -> list[FieldError]:
+    long = [too_long(path, _LONGEST_CONTROLLER)] if len(name or "") > _LONGEST_CONTROLLER else []
+    return long + domain_prefixed_path(name, path)
+
+
+def _class_parameters(parameters: Object, path: str) -> list[FieldError]:
+    scope, namespace = parameters.get("scope"), parameters.get("namespace")
+    errors = _RESOURCE(parameters, path) + one_of(*_SCOPES)(scope, f"{path}.scope")
+    where, detail = f"{path}.namespace", f"`parameters.scope` is set to '{scope}'"
+    if scope == "Namespace":
+        errors += [required(where, detail)] if namespace is None else LABEL(namespace, where)
+    elif scope == "Cluster" and namespace is not None:
+        errors.append(forbidden(where, detail))
+    return errors
+
+
+_CLASS = fields(controller=_controller, parameters=given(_class_parameters))
+
+
 class IngressClassStrategy(BuiltInStrategy):
     def default(self, obj: Object) -> None:
         parameters = (obj.get("spec") or {}).get("parameters")
@@ -112,41 +148,8 @@ class IngressClassStrategy(BuiltInStrategy):
             parameters["scope"] = "Cluster"
 
     def validate(self, obj: Object) -> list[FieldError]:
-        return [] if (obj.get("spec") or {}).get("controller") else [required("spec.controller")]
+        return _CLASS(obj.get("spec"), "spec")
 
     def immutable(self, obj: Object, old: Object) -> list[FieldError]:
         after, before = obj["spec"].get("controller"), old["spec"].get("controller")
         return [] if after == before else [invalid("spec.controller", after, "field is immutable")]
-
-
-class NetworkPolicyStrategy(BuiltInStrategy):
-    def default(self, obj: Object) -> None:
-        spec = obj.setdefault("spec", {})
-        if not spec.get("policyTypes"):
-            spec["policyTypes"] = ["Ingress", *(["Egress"] if spec.get("egress") else [])]
-        for rule in [*(spec.get("ingress") or ()), *(spec.get("egress") or ())]:
-            for port in rule.get("ports") or ():
-                port["protocol"] = port.get("protocol") or "TCP"
-
-    def validate(self, obj: Object) -> list[FieldError]:
-        spec = obj["spec"]
-        errors = rules.label_selector(spec.get("podSelector") or {}, "spec.podSelector")
-        for direction, peers in (("ingress", "from"), ("egress", "to")):
-            for index, rule in enumerate(spec.get(direction) or ()):
-                for position, peer in enumerate(rule.get(peers) or ()):
-                    errors += _peer(peer, f"spec.{direction}[{index}].{peers}[{position}]")
-        for index, kind in enumerate(spec.get("policyTypes") or ()):
-            if kind not in ("Egress", "Ingress"):
-                errors.append(not_supported(f"spec.policyTypes[{index}]", kind, ["Ingress", "Egress"]))
-        return errors
-
-
-def _peer(peer: Object, path: str) -> list[FieldError]:
-    given = [
-        field for field in ("podSelector", "namespaceSelector", "ipBlock") if peer.get(field) is not None
-    ]
-    if not given:
-        return [required(path, "must specify a peer")]
-    if "ipBlock" in given and len(given) > 1:
-        return [forbidden(path, "may not specify both ipBlock and another peer")]
-    return []

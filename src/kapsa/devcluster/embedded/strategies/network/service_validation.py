@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address, ip_network
 from typing import Any
 
 from kapsa.devcluster.embedded.strategies.generic import rules
+from kapsa.devcluster.embedded.strategies.generic.checks import (
+    LABEL_KEY,
+    each,
+    every,
+    fields,
+    given,
+    one_of,
+    unique,
+)
+from kapsa.devcluster.embedded.strategies.generic.networks import NOT_A_RANGE, ip, is_range, reachable
 from kapsa.schemas.field_errors import (
     FieldError,
     duplicate,
@@ -19,16 +28,17 @@ Object = dict[str, Any]
 
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
-_NOT_A_CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+_LONGEST_AFFINITY = 86400
+_DISTRIBUTIONS = ("PreferClose", "PreferSameZone", "PreferSameNode")
 
 
 def validate_service(obj: Object) -> list[FieldError]:
     """Return the errors in a Service."""
     spec = obj["spec"]
     errors: list[FieldError] = []
-    kind, ip = spec.get("type"), spec.get("clusterIP") or ""
+    kind, address = spec.get("type"), spec.get("clusterIP") or ""
     ports = spec.get("ports") or []
-    headless = ip == "None"
+    headless = address == "None"
     if not ports and not headless and kind != "ExternalName":
         errors.append(required("spec.ports"))
     if kind == "LoadBalancer" and headless:
@@ -54,7 +64,12 @@ def validate_service(obj: Object) -> list[FieldError]:
         errors.append(
             not_supported("spec.sessionAffinity", spec.get("sessionAffinity"), ["ClientIP", "None"])
         )
-    errors += _cluster_ip(spec, ip)
+    if spec.get("sessionAffinity") == "ClientIP":
+        errors += _AFFINITY(spec.get("sessionAffinityConfig"), "spec.sessionAffinityConfig")
+    errors += _cluster_ip(spec, address)
+    if kind != "ExternalName":
+        errors += _FAMILIES(spec, "spec")
+    errors += _DETAILS(spec, "spec")
     if kind not in _TYPES:
         errors.append(not_supported("spec.type", kind, _TYPES))
     errors += _port_conflicts(spec, ports)
@@ -65,28 +80,22 @@ def validate_service(obj: Object) -> list[FieldError]:
 
 def _load_balancer_fields(spec: Object) -> list[FieldError]:
     if spec.get("type") == "LoadBalancer":
-        return [
-            invalid(f"spec.LoadBalancerSourceRanges[{index}]", given, _NOT_A_CIDR)
-            for index, given in enumerate(spec.get("loadBalancerSourceRanges") or ())
-            if not _is_range(given)
+        ranges = [given_range.strip() for given_range in spec.get("loadBalancerSourceRanges") or ()]
+        errors = [
+            invalid(f"spec.LoadBalancerSourceRanges[{index}]", each_range, NOT_A_RANGE)
+            for index, each_range in enumerate(ranges)
+            if not is_range(each_range)
         ]
+        return errors + given(LABEL_KEY)(spec.get("loadBalancerClass"), "spec.loadBalancerClass")
     detail = "may only be used when `type` is 'LoadBalancer'"
-    fields = {
+    only_here = {
         "loadBalancerSourceRanges": "spec.LoadBalancerSourceRanges",
         "allocateLoadBalancerNodePorts": "spec.allocateLoadBalancerNodePorts",
         "loadBalancerClass": "spec.loadBalancerClass",
     }
     return [
-        forbidden(path, detail) for field, path in fields.items() if spec.get(field) not in (None, [], "")
+        forbidden(path, detail) for field, path in only_here.items() if spec.get(field) not in (None, [], "")
     ]
-
-
-def _is_range(text: str) -> bool:
-    try:
-        ip_network(text.strip(), strict=False)
-    except ValueError:
-        return False
-    return "/" in text
 
 
 def _external_name(spec: Object) -> list[FieldError]:
@@ -151,20 +160,40 @@ def _port_conflicts(spec: Object, ports: list[Object]) -> list[FieldError]:
     return errors
 
 
-def _cluster_ip(spec: Object, ip: str) -> list[FieldError]:
-    if not ip or ip == "None" or spec.get("type") == "ExternalName":
+def _cluster_ip(spec: Object, address: str) -> list[FieldError]:
+    if not address or address == "None" or spec.get("type") == "ExternalName":
         return []
-    try:
-        ip_address(ip)
-    except ValueError:
-        detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-        return [invalid("spec.clusterIPs[0]", ip, detail)]
-    return []
+    return ip(address, "spec.clusterIPs[0]")
+
+
+_FAMILIES = fields(
+    ipFamilies=every(each(one_of("IPv4", "IPv6")), unique()),
+    ipFamilyPolicy=given(one_of("PreferDualStack", "RequireDualStack", "SingleStack")),
+)
+
+
+def _external_ip(value: str, path: str) -> list[FieldError]:
+    return ip(value, path) or reachable(value, path)
+
+
+def _affinity_timeout(value: Any, path: str) -> list[FieldError]:
+    if 0 < value <= _LONGEST_AFFINITY:
+        return []
+    return [invalid(path, value, f"must be greater than 0 and less than {_LONGEST_AFFINITY}")]
+
+
+_DETAILS = fields(
+    externalIPs=each(_external_ip),
+    trafficDistribution=given(one_of(*_DISTRIBUTIONS)),
+    ports=each(fields(appProtocol=given(LABEL_KEY))),
+)
+_AFFINITY = fields(clientIP=fields(timeoutSeconds=given(_affinity_timeout)))
 
 
 def _traffic_policies(spec: Object) -> list[FieldError]:
     errors: list[FieldError] = []
-    external = spec.get("type") in ("NodePort", "LoadBalancer") or spec.get("externalIPs")
+    kind = spec.get("type")
+    external = kind in ("NodePort", "LoadBalancer") or (kind == "ClusterIP" and spec.get("externalIPs"))
     policy = spec.get("externalTrafficPolicy")
     if policy and not external:
         detail = "may only be set for externally-accessible services"

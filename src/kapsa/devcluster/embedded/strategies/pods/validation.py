@@ -275,13 +275,19 @@ def validate_image_volumes(spec: Object, path: str) -> list[FieldError]:
 
 def validate_template(template: Object, path: str) -> list[FieldError]:
     """Return the errors in a pod template."""
-    metadata = template.get("metadata") or {}
-    errors = rules.labels(metadata.get("labels"), f"{path}.labels")
-    for key in metadata.get("annotations") or ():
-        errors += [invalid(f"{path}.annotations", key, p) for p in names.label_key(key.lower())]
+    errors = validate_template_metadata(template, path)
     errors += validate_pod_spec(template.get("spec") or {}, f"{path}.spec")
     if (template.get("spec") or {}).get("ephemeralContainers"):
         errors.append(
             forbidden(f"{path}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")
         )
+    return errors
+
+
+def validate_template_metadata(template: Object, path: str) -> list[FieldError]:
+    """Return the errors in the labels and annotations of a pod template."""
+    metadata = template.get("metadata") or {}
+    errors = rules.labels(metadata.get("labels"), f"{path}.labels")
+    for key in metadata.get("annotations") or ():
+        errors += [invalid(f"{path}.annotations", key, p) for p in names.label_key(key.lower())]
     return errors

@@ -10,7 +10,6 @@ from kapsa.devcluster.embedded.strategies.generic import rules
 from kapsa.devcluster.embedded.strategies.generic.checks import (
     SUBDOMAIN,
     Check,
-    absolute_path,
     filled,
     given,
     needed,
@@ -20,6 +19,7 @@ from kapsa.devcluster.embedded.strategies.generic.checks import (
     relative_path,
 )
 from kapsa.devcluster.embedded.strategies.generic.claims import csi_driver, validate_claim_spec
+from kapsa.devcluster.embedded.strategies.generic.volumes import host_path, network_file_system
 from kapsa.devcluster.embedded.strategies.pods.environment import field_reference, resource_reference
 from kapsa.schemas.field_errors import (
     NOT_FOUND,
@@ -27,7 +27,6 @@ from kapsa.schemas.field_errors import (
     duplicate,
     forbidden,
     invalid,
-    not_supported,
     required,
 )
 from kapsa.schemas.go_format import quote
@@ -37,16 +36,6 @@ __all__ = ["validate_devices", "validate_mounts", "validate_volumes"]
 
 Object = dict[str, Any]
 
-_HOST_PATH_TYPES = (
-    "",
-    "BlockDevice",
-    "CharDevice",
-    "Directory",
-    "DirectoryOrCreate",
-    "File",
-    "FileOrCreate",
-    "Socket",
-)
 _LARGEST_MODE = 0o777
 _SHORTEST_TOKEN = 600
 _DOWNWARD_FIELDS = (
@@ -202,16 +191,6 @@ def _empty_dir(source: Object, path: str) -> list[FieldError]:
     return []
 
 
-def _host_path(source: Object, path: str) -> list[FieldError]:
-    target, kind = source.get("path") or "", source.get("type") or ""
-    if not target:
-        return [required(f"{path}.path")]
-    errors = no_backsteps(target, f"{path}.path")
-    if kind not in _HOST_PATH_TYPES:
-        errors.append(not_supported(f"{path}.type", kind, _HOST_PATH_TYPES))
-    return errors
-
-
 def _files(name: str) -> Check:
     """Return the check of a Secret or ConfigMap source, whose field `name` holds the object's name."""
 
@@ -241,10 +220,6 @@ def _mode(source: Object, path: str, field: str) -> list[FieldError]:
     if mode is None or 0 <= mode <= _LARGEST_MODE:
         return []
     return [invalid(f"{path}.{field}", mode, "must be a number between 0 and 0777 (octal), both inclusive")]
-
-
-def _network_file_system(source: Object, path: str) -> list[FieldError]:
-    return needed("server", "path")(source, path) + absolute_path(source.get("path"), f"{path}.path")
 
 
 def _downward_file(item: Object, path: str) -> list[FieldError]:
@@ -353,9 +328,9 @@ _PROJECTIONS: dict[str, Check] = {
 }
 _SOURCES: dict[str, Check] = {
     "emptyDir": _empty_dir,
-    "hostPath": _host_path,
+    "hostPath": host_path,
     "secret": _files("secretName"),
-    "nfs": _network_file_system,
+    "nfs": network_file_system,
     "persistentVolumeClaim": needed("claimName"),
     "downwardAPI": _downward,
     "configMap": _files("name"),

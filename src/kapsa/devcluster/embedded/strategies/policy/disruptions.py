@@ -6,7 +6,10 @@ from typing import Any
 
 from kapsa.devcluster.embedded.strategies.generic import rules
 from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
+from kapsa.devcluster.embedded.strategies.generic.checks import given, one_of
 from kapsa.schemas.field_errors import FieldError, invalid
+
+_EVICTIONS = given(one_of("AlwaysAllow", "IfHealthyBudget"))
 
 
 class PodDisruptionBudgetStrategy(BuiltInStrategy):
@@ -29,4 +32,5 @@ class PodDisruptionBudgetStrategy(BuiltInStrategy):
             if spec.get(field) is not None:
                 errors += rules.positive_int_or_percent(spec[field], f"spec.{field}")
                 errors += rules.at_most_all(spec[field], f"spec.{field}")
-        return errors + rules.label_selector(spec.get("selector") or {}, "spec.selector")
+        errors += rules.label_selector(spec.get("selector") or {}, "spec.selector")
+        return errors + _EVICTIONS(spec.get("unhealthyPodEvictionPolicy"), "spec.unhealthyPodEvictionPolicy")

@@ -103,7 +103,10 @@ class StatefulSetStrategy(PodTemplateStrategy):
         return {"replicas": 0, "availableReplicas": 0}
 
     def validate(self, obj: Object) -> list[FieldError]:
-        return rules.validate_stateful_set(obj)
+        return rules.validate_stateful_set(obj, is_new=False)
+
+    def validate_create(self, obj: Object) -> list[FieldError]:
+        return rules.validate_stateful_set(obj, is_new=True)
 
     def immutable(self, obj: Object, old: Object) -> list[FieldError]:
         mutable = {

@@ -7,8 +7,11 @@ from typing import Any
 
 from kapsa.devcluster.embedded.kinds.labels import matches, matches_map
 from kapsa.devcluster.embedded.strategies.generic import rules
-from kapsa.devcluster.embedded.strategies.pods.validation import validate_template
+from kapsa.devcluster.embedded.strategies.generic.checks import fields, given, one_of
+from kapsa.devcluster.embedded.strategies.generic.claims import validate_claim_spec
+from kapsa.devcluster.embedded.strategies.pods.validation import validate_template, validate_template_metadata
 from kapsa.schemas.field_errors import FieldError, forbidden, invalid, not_supported, required
+from kapsa.schemas.go_format import GoStruct
 
 Object = dict[str, Any]
 
@@ -38,8 +41,9 @@ def _deployment_strategy(strategy: Object) -> list[FieldError]:
             return []
         return [forbidden(f"{path}.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")]
     if strategy["type"] != "RollingUpdate":
-        error = not_supported(path, strategy, ["Recreate", "RollingUpdate"])
-        return [rules.printed(error, ("Type", strategy["type"]), ("RollingUpdate", rolling))]
+        return [
+            not_supported(path, _shown(strategy, "MaxUnavailable", "MaxSurge"), ["Recreate", "RollingUpdate"])
+        ]
     rolling = rolling or {}
     where = f"{path}.rollingUpdate"
     errors = rules.positive_int_or_percent(rolling.get("maxUnavailable"), f"{where}.maxUnavailable")
@@ -49,6 +53,13 @@ def _deployment_strategy(strategy: Object) -> list[FieldError]:
         detail = "may not be 0 when `maxSurge` is 0"
         errors.append(invalid(f"{where}.maxUnavailable", rolling.get("maxUnavailable"), detail))
     return errors + rules.at_most_all(rolling.get("maxUnavailable"), f"{where}.maxUnavailable")
+
+
+def _shown(strategy: Object, *names: str) -> GoStruct:
+    """Return a strategy as Go prints it, with these fields of its rolling update."""
+    rolling = strategy.get("rollingUpdate")
+    parts = {name: (rolling or {}).get(name[0].lower() + name[1:]) for name in names}
+    return GoStruct(Type=strategy["type"], RollingUpdate=None if rolling is None else GoStruct(parts))
 
 
 def validate_replica_set(obj: Object) -> list[FieldError]:
@@ -72,18 +83,26 @@ def validate_replication_controller(obj: Object) -> list[FieldError]:
     return errors + _template(spec, "ReplicationController", matcher=matches_map)
 
 
-def validate_stateful_set(obj: Object) -> list[FieldError]:
-    """Return the errors in a StatefulSet."""
+_RETENTION_PATH = "spec.persistentVolumeClaimRetentionPolicy"
+_RETENTION = given(fields(whenDeleted=one_of("Retain", "Delete"), whenScaled=one_of("Retain", "Delete")))
+
+
+def validate_stateful_set(obj: Object, *, is_new: bool) -> list[FieldError]:
+    """Return the errors in a StatefulSet. What an update cannot change is checked only in a new one."""
     spec = obj["spec"]
     errors: list[FieldError] = []
     policy = spec.get("podManagementPolicy")
     if policy not in ("OrderedReady", "Parallel"):
         errors.append(invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'"))
     errors += _stateful_strategy(spec["updateStrategy"])
+    errors += _RETENTION(spec.get("persistentVolumeClaimRetentionPolicy"), _RETENTION_PATH)
+    if is_new:
+        for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
+            errors += validate_claim_spec(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{index}].spec")
     errors += rules.non_negative(spec.get("replicas"), "spec.replicas")
     errors += rules.non_negative(spec.get("minReadySeconds"), "spec.minReadySeconds")
     errors += rules.non_negative((spec.get("ordinals") or {}).get("start"), "spec.ordinals.start")
-    if spec.get("serviceName"):
+    if spec.get("serviceName") and is_new:
         errors += rules.dns_label(spec["serviceName"], "spec.serviceName")
     errors += _selector(spec, "statefulset")
     return errors + _template(spec, "StatefulSet", volumes=spec.get("volumeClaimTemplates") or [])
@@ -95,24 +114,33 @@ def _stateful_strategy(strategy: Object) -> list[FieldError]:
     if kind == "OnDelete":
         if rolling is None:
             return []
-        error = invalid(f"{path}.rollingUpdate", rolling, "only allowed for updateStrategy 'RollingUpdate'")
-        shown = (("Partition", rolling.get("partition")), ("MaxUnavailable", rolling.get("maxUnavailable")))
-        return [rules.printed(error, *shown)]
+        detail = "only allowed for updateStrategy 'RollingUpdate'"
+        shown = _shown(strategy, "Partition", "MaxUnavailable")["RollingUpdate"]
+        return [invalid(f"{path}.rollingUpdate", shown, detail)]
     if kind != "RollingUpdate":
-        return [invalid(path, strategy, "must be 'RollingUpdate' or 'OnDelete'")]
-    return rules.non_negative((rolling or {}).get("partition"), f"{path}.rollingUpdate.partition")
+        whole = _shown(strategy, "Partition", "MaxUnavailable")
+        return [invalid(path, whole, "must be 'RollingUpdate' or 'OnDelete'")]
+    where, missing = f"{path}.rollingUpdate", (rolling or {}).get("maxUnavailable")
+    errors = rules.non_negative((rolling or {}).get("partition"), f"{where}.partition")
+    if missing is not None:
+        errors += rules.positive_int_or_percent(missing, f"{where}.maxUnavailable")
+        if not rules.int_or_percent(missing):
+            errors.append(invalid(f"{where}.maxUnavailable", missing, "cannot be 0"))
+        errors += rules.at_most_all(missing, f"{where}.maxUnavailable")
+    return errors
 
 
 def validate_daemon_set(obj: Object) -> list[FieldError]:
     """Return the errors in a DaemonSet."""
     spec = obj["spec"]
-    errors = _selector(spec, "daemonset")
+    selector = spec.get("selector")
+    errors = [] if selector is None else _selector(spec, "daemonset")
     errors += _template(spec, "DaemonSet")
     errors += rules.non_negative(spec.get("minReadySeconds"), "spec.minReadySeconds")
     strategy = spec["updateStrategy"]
     if strategy["type"] not in ("RollingUpdate", "OnDelete"):
-        supported = ["RollingUpdate", "OnDelete"]
-        errors.append(not_supported("spec.updateStrategy.type", strategy["type"], supported))
+        shown = _shown(strategy, "MaxUnavailable", "MaxSurge")
+        errors.append(not_supported("spec.updateStrategy", shown, ["RollingUpdate", "OnDelete"]))
     elif strategy["type"] == "RollingUpdate":
         errors += _daemon_strategy(strategy.get("rollingUpdate") or {})
     return errors + rules.non_negative(spec.get("revisionHistoryLimit"), "spec.revisionHistoryLimit")
@@ -123,6 +151,8 @@ def _daemon_strategy(rolling: Object) -> list[FieldError]:
     missing, surge = rolling.get("maxUnavailable"), rolling.get("maxSurge")
     errors = rules.positive_int_or_percent(missing, f"{path}.maxUnavailable")
     errors += rules.positive_int_or_percent(surge, f"{path}.maxSurge")
+    errors += rules.at_most_all(missing, f"{path}.maxUnavailable")
+    errors += rules.at_most_all(surge, f"{path}.maxSurge")
     if rules.int_or_percent(missing) and rules.int_or_percent(surge):
         errors.append(invalid(f"{path}.maxSurge", surge, "may not be set when maxUnavailable is non-zero"))
     elif not rules.int_or_percent(missing) and not rules.int_or_percent(surge):
@@ -152,23 +182,23 @@ def _template(
     labels = (template.get("metadata") or {}).get("labels")
     selector = spec.get("selector")
     if matcher is matches and selector is not None and rules.label_selector(selector, ""):
-        return [invalid("spec.selector", selector, "invalid label selector" if kind != "StatefulSet" else "")]
-    if selector != {} and not matcher(selector, labels or {}):
+        if kind != "DaemonSet":
+            detail = "invalid label selector" if kind != "StatefulSet" else ""
+            return [invalid("spec.selector", selector, detail)]
+    elif selector != {} and not matcher(selector, labels or {}):
         detail = "`selector` does not match template `labels`"
         errors.append(invalid(f"{path}.metadata.labels", labels, detail))
     if volumes:
-        claimed = [
-            {
-                "name": v["metadata"].get("name", ""),
-                "persistentVolumeClaim": {"claimName": v["metadata"].get("name", "")},
-            }
-            for v in volumes
-        ]
-        own = {v["name"] for v in claimed}
+        # Of two claims with one name, the last counts.
+        own = {claim["metadata"].get("name") or "" for claim in volumes}
+        claimed = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in sorted(own)]
         pod = template.get("spec") or {}
         rest = [v for v in pod.get("volumes") or () if v.get("name") not in own]
         template = {**template, "spec": {**pod, "volumes": [*claimed, *rest]}}
     errors += validate_template(template, path)
+    if kind == "StatefulSet":
+        # The real server checks the metadata of this kind's template twice.
+        errors += validate_template_metadata(template, path)
     pod = template.get("spec") or {}
     if pod.get("restartPolicy") not in (None, "", "Always"):
         errors.append(not_supported(f"{path}.spec.restartPolicy", pod["restartPolicy"], ["Always"]))

@@ -6,7 +6,11 @@ import copy
 from typing import Any
 
 from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
-from kapsa.schemas.field_errors import FieldError, invalid, required
+from kapsa.devcluster.embedded.strategies.workloads.autoscaling_validation import (
+    validate_autoscaler,
+    validate_target_reference,
+)
+from kapsa.schemas.field_errors import FieldError
 
 _CPU_TARGET = 80
 _OTHER_METRICS = "autoscaling.alpha.kubernetes.io/metrics"
@@ -51,36 +55,20 @@ class HorizontalPodAutoscalerStrategy(BuiltInStrategy):
         return {"desiredReplicas": 0, "currentMetrics": None}
 
     def validate(self, obj: Object) -> list[FieldError]:
-        spec = obj["spec"]
-        errors: list[FieldError] = []
-        low, high = spec["minReplicas"], spec.get("maxReplicas") or 0
-        if low < 1:
-            errors.append(invalid("spec.minReplicas", low, "must be greater than or equal to 1"))
-        if high < 1:
-            errors.append(required("spec.maxReplicas", "must be set and greater than 0"))
-        if high < low:
-            errors.append(invalid("spec.maxReplicas", high, "must be greater than or equal to `minReplicas`"))
-        target = spec.get("scaleTargetRef") or {}
-        errors += [required(f"spec.scaleTargetRef.{f}") for f in ("kind", "name") if not target.get(f)]
-        for way in ("scaleUp", "scaleDown"):
-            rules = (spec.get("behavior") or {}).get(way)
-            if rules is not None and not rules.get("policies"):
-                path = f"spec.behavior.{way}.policies"
-                errors.append(required(path, "must specify at least one Policy"))
-        return errors
+        return validate_autoscaler(obj["spec"], self._metrics(obj["spec"]))
+
+    def _metrics(self, spec: Object) -> list[Object]:
+        """Return the metrics. The first version has one, as a number."""
+        percentage = spec.get("targetCPUUtilizationPercentage")
+        if self.info.version != "v1" or percentage is None:
+            return spec.get("metrics") or []
+        target = {"type": "Utilization", "averageUtilization": percentage}
+        return [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
 
     def validate_create(self, obj: Object) -> list[FieldError]:
-        return [*_validate_target(obj["spec"].get("scaleTargetRef") or {}), *self.validate(obj)]
+        return [*validate_target_reference(obj["spec"].get("scaleTargetRef") or {}), *self.validate(obj)]
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         before, after = (each["spec"].get("scaleTargetRef") or {} for each in (old, obj))
         same = all(before.get(field) == after.get(field) for field in ("apiVersion", "kind"))
-        return [*([] if same else _validate_target(after)), *self.validate(obj)]
-
-
-def _validate_target(target: Object) -> list[FieldError]:
-    """Return the errors of the target's apiVersion. The one scalable kind of the core group needs no group."""
-    version = target.get("apiVersion") or ""
-    if "/" in version or target.get("kind") == "ReplicationController":
-        return []
-    return [invalid("spec.scaleTargetRef.apiVersion", version, "apiVersion must specify API group")]
+        return [*([] if same else validate_target_reference(after)), *self.validate(obj)]

@@ -8,9 +8,14 @@ from zoneinfo import ZoneInfo
 from kapsa.devcluster.embedded.kinds import names
 from kapsa.devcluster.embedded.kinds.labels import matches
 from kapsa.devcluster.embedded.strategies.generic import rules
+from kapsa.devcluster.embedded.strategies.generic.checks import domain_prefixed_path, given, one_of
 from kapsa.devcluster.embedded.strategies.pods.validation import validate_template
+from kapsa.devcluster.embedded.strategies.workloads.job_policies import (
+    validate_failure_policy,
+    validate_success_policy,
+)
 from kapsa.devcluster.embedded.strategies.workloads.schedule import parse
-from kapsa.schemas.field_errors import FieldError, invalid, not_supported, required
+from kapsa.schemas.field_errors import FieldError, invalid, not_supported, required, too_long
 
 Object = dict[str, Any]
 
@@ -24,7 +29,10 @@ _NUMBERS = (
     "maxFailedIndexes",
 )
 _LONGEST_CRON_JOB_NAME = 52
-_INDEXED_ONLY = ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy")
+_LONGEST_MANAGER = 63
+_MOST_INDEXES, _MOST_OF_MANY = 100_000, 10_000
+_OF_MANY = f" when completions are above {_MOST_INDEXES} and used with backoff limit per index"
+_MODES = one_of("NonIndexed", "Indexed")
 
 
 def validate_job(obj: Object) -> list[FieldError]:
@@ -44,9 +52,9 @@ def validate_job(obj: Object) -> list[FieldError]:
     if spec.get("completionMode") == "Indexed" and spec.get("completions"):
         name = obj["metadata"].get("name") or ""
         last = f"{name}-{spec['completions'] - 1}"
-        for problem in names.dns1123_label(last):
+        if names.dns1123_label(last):
             detail = f"will not able to create pod with invalid DNS label: {last}"
-            errors.append(invalid("metadata.name", name, f"{detail}: {problem}"))
+            errors.append(invalid("metadata.name", name, detail))
     return errors
 
 
@@ -71,29 +79,63 @@ def _job_spec(spec: Object, path: str) -> list[FieldError]:
         errors += rules.non_negative(spec.get(field), f"{path}.{field}")
     if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
         errors.append(required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
-    mode = spec.get("completionMode")
-    if mode not in (None, "NonIndexed", "Indexed"):
-        errors.append(not_supported(f"{path}.completionMode", mode, ["NonIndexed", "Indexed"]))
-    if mode == "Indexed" and spec.get("completions") is None:
-        errors.append(required(f"{path}.completions", "when completion mode is Indexed"))
-    if mode != "Indexed":
-        for field in _INDEXED_ONLY:
-            if spec.get(field) is not None:
-                errors.append(invalid(f"{path}.{field}", spec[field], "requires indexed completion mode"))
-    errors += _failure_policy(spec, path)
+    errors += given(_managed_by)(spec.get("managedBy"), f"{path}.managedBy")
+    errors += given(_MODES)(spec.get("completionMode"), f"{path}.completionMode")
+    errors += _indexed(spec, path)
+    if spec.get("podFailurePolicy") is not None:
+        errors += validate_failure_policy(spec, f"{path}.podFailurePolicy")
+    if spec.get("successPolicy") is not None:
+        errors += validate_success_policy(spec, f"{path}.successPolicy")
+    errors += _replacement(spec, path)
     template = spec.get("template") or {}
     errors += validate_template(template, f"{path}.template")
     return errors + _restart_policy(spec, template, f"{path}.template.spec.restartPolicy")
 
 
-def _failure_policy(spec: Object, path: str) -> list[FieldError]:
-    policy = spec.get("podFailurePolicy")
-    replacement = spec.get("podReplacementPolicy")
-    if policy is not None and replacement not in (None, "Failed"):
-        return [not_supported(f"{path}.podReplacementPolicy", replacement, ["Failed"])]
-    if replacement not in (None, "Failed", "TerminatingOrFailed"):
-        return [not_supported(f"{path}.podReplacementPolicy", replacement, ["Failed", "TerminatingOrFailed"])]
-    return []
+def _managed_by(name: str, path: str) -> list[FieldError]:
+    long = [too_long(path, _LONGEST_MANAGER)] if len(name) > _LONGEST_MANAGER else []
+    return domain_prefixed_path(name, path) + long
+
+
+def _indexed(spec: Object, path: str) -> list[FieldError]:
+    """Return the errors of numbers that depend on the completion mode."""
+    mode, completions = spec.get("completionMode"), spec.get("completions")
+    if mode in (None, "NonIndexed"):
+        return [
+            invalid(f"{path}.{field}", spec[field], "requires indexed completion mode")
+            for field in ("backoffLimitPerIndex", "maxFailedIndexes")
+            if spec.get(field) is not None
+        ]
+    if mode != "Indexed":
+        return []
+    errors: list[FieldError] = []
+    if completions is None:
+        errors.append(required(f"{path}.completions", "when completion mode is Indexed"))
+    errors += _at_most(spec, path, "parallelism", _MOST_INDEXES, " when completion mode is Indexed")
+    failed = spec.get("maxFailedIndexes")
+    if failed is not None and completions is not None and failed > completions:
+        detail = "must be less than or equal to completions"
+        errors.append(invalid(f"{path}.maxFailedIndexes", failed, detail))
+    errors += _at_most(spec, path, "maxFailedIndexes", _MOST_INDEXES)
+    if (completions or 0) > _MOST_INDEXES and spec.get("backoffLimitPerIndex") is not None:
+        if failed is None:
+            detail = f"must be specified when completions is above {_MOST_INDEXES}"
+            errors.append(required(f"{path}.maxFailedIndexes", detail))
+        for field in ("parallelism", "maxFailedIndexes"):
+            errors += _at_most(spec, path, field, _MOST_OF_MANY, _OF_MANY)
+    return errors
+
+
+def _at_most(spec: Object, path: str, field: str, limit: int, when: str = "") -> list[FieldError]:
+    value = spec.get(field)
+    if value is None or value <= limit:
+        return []
+    return [invalid(f"{path}.{field}", value, f"must be less than or equal to {limit}{when}")]
+
+
+def _replacement(spec: Object, path: str) -> list[FieldError]:
+    supported = ("Failed",) if spec.get("podFailurePolicy") is not None else ("Failed", "TerminatingOrFailed")
+    return given(one_of(*supported))(spec.get("podReplacementPolicy"), f"{path}.podReplacementPolicy")
 
 
 def _restart_policy(spec: Object, template: Object, path: str) -> list[FieldError]:
