@@ -2,15 +2,17 @@
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any
 
 from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.redaction import printable, redact
+from kapsa.fleet.domain.deployments import ConflictPolicy
 from kapsa.fleet.domain.errors import UnknownObject
+from kapsa.fleet.domain.field_paths import without_field
 from kapsa.fleet.domain.inventory import foreign_manager
-from kapsa.fleet.domain.plans import PreflightProblem
+from kapsa.fleet.domain.plans import FieldConflict, PreflightProblem
 from kapsa.fleet.domain.releases import ReleaseRef
 from kapsa.fleet.infrastructure.charts.scopes import is_crd
 from kapsa.fleet.infrastructure.preflight.cluster_kinds import ClusterKinds, kind_key, resolve_kinds
@@ -76,7 +78,7 @@ class _Trial:
         objects = await asyncio.to_thread(read_objects, request.manifest, "the rendered chart")
         contents = [each.content for each in objects]
         kinds = await resolve_kinds(self._client, contents, request.crds, release.namespace)
-        replaced = await asyncio.to_thread(_names, request.replaced, release.namespace)
+        replaced = await asyncio.to_thread(_by_name, request.replaced, release.namespace)
         outcomes = await self._try_all(contents, kinds, replaced)
         manifest = replace_objects(request.manifest, objects, [each.content for each in outcomes])
         resources = [
@@ -91,16 +93,21 @@ class _Trial:
             *await self._size(manifest),
             *(problem for each in outcomes for problem in each.problems),
         ]
+        conflicts = tuple(conflict for each in outcomes for conflict in each.conflicts)
+        notices = [
+            *_set_back(request.on_conflict, conflicts, replaced),
+            *(notice for each in outcomes for notice in each.notices),
+        ]
         return TrialReport(
             manifest,
-            tuple(conflict for each in outcomes for conflict in each.conflicts),
+            conflicts,
             tuple(dict.fromkeys(problems)),
-            tuple(dict.fromkeys(notice for each in outcomes for notice in each.notices)),
+            tuple(dict.fromkeys(notices)),
             await asyncio.to_thread(self._diff, [each.content for each in outcomes]),
         )
 
     async def _try_all(
-        self, contents: list[Content], kinds: ClusterKinds, replaced: frozenset[str]
+        self, contents: list[Content], kinds: ClusterKinds, replaced: Mapping[str, Content]
     ) -> list[ObjectOutcome]:
         slots = asyncio.Semaphore(_PARALLEL)
 
@@ -116,7 +123,9 @@ class _Trial:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _try(self, content: Content, kinds: ClusterKinds, replaced: frozenset[str]) -> ObjectOutcome:
+    async def _try(
+        self, content: Content, kinds: ClusterKinds, replaced: Mapping[str, Content]
+    ) -> ObjectOutcome:
         namespace = kinds.namespace(content, self._request.release.namespace)
         name = object_name(content, namespace)
         key, events = kind_key(content), hook_events(content)
@@ -213,10 +222,23 @@ def _secrets(request: TrialRequest) -> Iterator[str]:
             yield from secret_texts(release.values, request.secret_paths)
 
 
-def _names(release: PresentRelease | None, namespace: str) -> frozenset[str]:
-    """Return the names of the objects of a release, as they are with the default namespace and without one."""
+def _by_name(release: PresentRelease | None, namespace: str) -> dict[str, Content]:
+    """Return the objects of a release by their names, with the default namespace and without one."""
     contents = _contents(release)
-    return frozenset(name for each in contents for name in (object_name(each), object_name(each, namespace)))
+    return {name: each for each in contents for name in (object_name(each), object_name(each, namespace))}
+
+
+def _set_back(
+    policy: ConflictPolicy, conflicts: Iterable[FieldConflict], replaced: Mapping[str, Content]
+) -> Iterator[str]:
+    """Yield a notice for each field that is left to its owner now and that a rollback would set back."""
+    for each in conflicts if policy is ConflictPolicy.LEAVE else ():
+        before = replaced.get(each.object)
+        if before is not None and without_field(before, each.field) is not None:
+            yield (
+                f"a rollback would take {each.field} of {each.object} from {each.manager}: "
+                "the release before still has it"
+            )
 
 
 def _contents(release: PresentRelease | None) -> list[Content]:

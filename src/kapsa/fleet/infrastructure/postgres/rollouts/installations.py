@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from kapsa.fleet.domain.releases import ReleaseRef
 from kapsa.fleet.infrastructure.postgres.tables.metadata import NOW
-from kapsa.fleet.infrastructure.postgres.tables.registry import cluster_operator
+from kapsa.fleet.infrastructure.postgres.tables.registry import cluster_operator, operator_version
 from kapsa.fleet.infrastructure.postgres.tables.rollouts import installation
 from kapsa.fleet.orchestrator.ports.rollouts import OperatorInstallation
 
@@ -37,14 +37,26 @@ class InstallationRows:
         self, connection: AsyncConnection, cluster_id: uuid.UUID, operator_id: uuid.UUID
     ) -> OperatorInstallation | None:
         """Return a release that was there before the manager and has been adopted."""
-        table = cluster_operator
-        query = select(table).where(table.c.cluster_id == cluster_id, table.c.operator_id == operator_id)
+        table, versions = cluster_operator, operator_version
+        same = (versions.c.operator_id == table.c.operator_id) & (
+            versions.c.version == table.c.adopted_version
+        )
+        query = (
+            select(table, versions.c.chart_digest)
+            .join(versions, same, isouter=True)
+            .where(table.c.cluster_id == cluster_id, table.c.operator_id == operator_id)
+        )
         row = (await connection.execute(query)).one_or_none()
         if row is None:
             return None
         release = ReleaseRef(row.release, row.namespace)
         return OperatorInstallation(
-            cluster_id, operator_id, release, row.adopted_revision, row.adopted_version, ""
+            cluster_id,
+            operator_id,
+            release,
+            row.adopted_revision,
+            row.adopted_version,
+            row.chart_digest or "",
         )
 
     async def record(self, connection: AsyncConnection, made: OperatorInstallation) -> None:

@@ -1,0 +1,180 @@
+"""Plans of real charts on clusters that the real helm has changed before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kapsa.devcluster import DevCluster
+from kapsa.fleet.domain.clusters import ClusterEnvironment
+from kapsa.fleet.domain.deployments import ConflictPolicy
+from kapsa.fleet.domain.operators import UploadedChart
+from kapsa.fleet.domain.plans import ClusterPlan, FieldConflict, plan_digest
+from kapsa.fleet.domain.principals import Principal, Role
+from kapsa.fleet.domain.strategies import CanaryStrategy
+from kapsa.fleet.infrastructure.charts.release_renderer import StoredChartRenderer
+from kapsa.fleet.infrastructure.crds.live_resources import ClusterResources
+from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
+from kapsa.fleet.infrastructure.postgres.rollouts.store import PostgresRollouts
+from kapsa.fleet.infrastructure.preflight.manifest_trials import DryRunTrials
+from kapsa.fleet.infrastructure.preflight.release_size import release_size
+from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
+from kapsa.fleet.orchestrator.crds.cluster_changes import ClusterChanges
+from kapsa.fleet.orchestrator.operator_values import RegisteredValues
+from kapsa.fleet.orchestrator.planner import PlannedRollout, PlanRequest, RolloutPlanner
+from kapsa.fleet.orchestrator.preflights import ClusterPreflights
+from kapsa.fleet.orchestrator.registry.adoptions import AdoptRelease
+from kapsa.fleet.orchestrator.registry.clusters import RegisterCluster
+from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
+from kapsa.fleet.orchestrator.registry.operators import AddVersion, RegisterOperator
+from kapsa.runtime import Client
+from tests.fleet.charts import operator_chart
+from tests.fleet.orchestrator.conftest import Registry
+from tests.fleet.orchestrator.registry.test_adoptions import install
+
+ADMIN = Principal("ada", frozenset({Role.ADMIN}))
+KINDS = (
+    "v1/ConfigMap",
+    "v1/Secret",
+    "v1/Namespace",
+    "rbac.authorization.k8s.io/v1/ClusterRole",
+    "apiextensions.k8s.io/v1/CustomResourceDefinition",
+)
+
+
+class Planning:
+    """The operator `widget` on a cluster, and real plans for it."""
+
+    def __init__(self, registry: Registry, vault: LocalVault) -> None:
+        operators = PostgresOperators()
+        self.registry = registry
+        self.store = PostgresRollouts(vault)
+        self.planner = RolloutPlanner(
+            RegisteredValues(registry.database, OperatorSecrets(operators, vault), registry.adoptions),
+            StoredChartRenderer(registry.database, operators),
+            ClusterPreflights(
+                registry.database,
+                operators,
+                registry.gateway,
+                registry.credentials,
+                ClusterChanges(ClusterResources(registry.clients.client)),
+                DryRunTrials(registry.clients.client),
+                registry.audit,
+            ),
+        )
+
+    async def register(self, kubeconfig: str, *archives: bytes) -> None:
+        request = RegisterCluster("dev-1", ClusterEnvironment.DEV, kubeconfig)
+        await self.registry.clusters.register(ADMIN, request)
+        source = UploadedChart("widget")
+        await self.registry.operators.register(
+            ADMIN, RegisterOperator("widget", "widgets", source, archive=archives[0])
+        )
+        for each in archives[1:]:
+            await self.registry.operators.add_version(ADMIN, "widget", AddVersion(archive=each))
+
+    async def plan(self, version: str, **changes: Any) -> PlannedRollout:
+        cluster = await self.registry.clusters.get(ADMIN, "dev-1")
+        operator = await self.registry.operators.get(ADMIN, "widget")
+        async with self.registry.database.transaction() as connection:
+            chosen = await PostgresOperators().version(connection, operator.id, version)
+            installation = await self.store.installation(connection, cluster.id, operator.id)
+        assert chosen is not None
+        request = PlanRequest(
+            operator=operator,
+            version=chosen,
+            strategy=CanaryStrategy(),
+            clusters=(cluster,),
+            installations={cluster.id: installation} if installation else {},
+            **changes,
+        )
+        return await self.planner.plan(request)
+
+
+@pytest.fixture
+def planning(registry: Registry, vault: LocalVault) -> Planning:
+    return Planning(registry, vault)
+
+
+def only(planned: PlannedRollout) -> ClusterPlan:
+    (cluster,) = planned.plan.clusters
+    return cluster
+
+
+async def objects(cluster: DevCluster) -> dict[str, str]:
+    """Return the resource version of each object that the release could have touched."""
+    async with Client.connect(kubeconfig=cluster.kubeconfig) as client:
+        return {
+            f"{kind} {each['metadata'].get('namespace', '')}/{each['metadata']['name']}": each["metadata"][
+                "resourceVersion"
+            ]
+            for kind in KINDS
+            for each in (await client.list(kind)).items
+            if not each["metadata"].get("namespace", "").startswith("kube-")
+        }
+
+
+async def test_an_adopted_release_has_a_plan_without_changes_and_no_object_was_touched(
+    planning: Planning, secure_cluster: DevCluster, kubeconfig: str, tmp_path: Path
+) -> None:
+    old, new = operator_chart("1.0.0"), operator_chart("1.1.0", {"values.yaml": "replicas: 4\n"})
+    await install(secure_cluster, tmp_path, old, "--set", "password=hunter2-secret")
+    await planning.register(kubeconfig, old, new)
+    before = await objects(secure_cluster)
+    await planning.registry.clusters.adopt(ADMIN, "dev-1", AdoptRelease("widget"))
+    same, upgrade = only(await planning.plan("1.0.0")), only(await planning.plan("1.1.0"))
+    assert await objects(secure_cluster) == before
+    assert (same.present_revision, same.present_version) == (1, "1.0.0")
+    assert (same.diff, same.problems, same.conflicts, same.notices) == ("", (), (), ())
+    assert same.present_chart.startswith("sha256:")
+    assert "-  replicas: '1'\n+  replicas: '4'" in upgrade.diff
+    assert upgrade.diff.count("\n+++ ") == 1
+    assert (upgrade.problems, upgrade.conflicts) == ((), ())
+    assert [each.action for each in planning.registry.audit.entries].count("cluster.preflight") == 2
+    stored = await _stored_size(secure_cluster)
+    manifest = (await planning.plan("1.0.0")).bundles[same.cluster_id].manifest
+    assert release_size(old, {"password": "hunter2-secret"}, manifest) == pytest.approx(stored, abs=1000)
+    await planning.registry.clusters.delete(ADMIN, "dev-1")
+
+
+async def _stored_size(cluster: DevCluster) -> int:
+    async with Client.connect(kubeconfig=cluster.kubeconfig) as client:
+        secret = await client.get("v1/Secret", "sh.helm.release.v1.widget.v1", namespace="widgets")
+    return len(secret["data"]["release"]) * 3 // 4
+
+
+async def test_a_plan_under_leave_is_the_same_when_it_is_made_again_and_helm_leaves_the_field(
+    planning: Planning, secure_cluster: DevCluster, kubeconfig: str, tmp_path: Path
+) -> None:
+    old, new = operator_chart("1.0.0"), operator_chart("1.1.0", {"values.yaml": "replicas: 4\n"})
+    await install(secure_cluster, tmp_path, old)
+    await planning.register(kubeconfig, old, new)
+    async with Client.connect(kubeconfig=secure_cluster.kubeconfig) as client:
+        patch = {"data": {"replicas": "9"}}
+        await client.patch("v1/ConfigMap", "widget-widget", patch, namespace="widgets", field_manager="tuner")
+    conflict = FieldConflict("ConfigMap widgets/widget-widget", ".data.replicas", "tuner")
+    failed = only(await planning.plan("1.1.0"))
+    assert failed.conflicts == (conflict,)
+    assert [each.check for each in failed.problems] == ["Conflict"]
+    first = await planning.plan("1.1.0", on_conflict=ConflictPolicy.LEAVE)
+    assert (only(first).conflicts, only(first).problems) == ((conflict,), ())
+    again = await planning.plan(
+        "1.1.0", on_conflict=ConflictPolicy.LEAVE, earlier=first.plan, bundles=first.bundles
+    )
+    assert plan_digest(again.plan) == plan_digest(first.plan)
+    assert again.bundles == first.bundles
+    assert b"replicas" not in first.bundles[only(first).cluster_id].manifest
+    assert "a rollback" in only(first).notices[0]
+    await planning.registry.clusters.delete(ADMIN, "dev-1")
+
+
+async def test_a_chart_that_does_not_support_the_cluster_is_a_problem_of_that_cluster(
+    planning: Planning, kubeconfig: str
+) -> None:
+    await planning.register(kubeconfig, operator_chart("1.0.0", kubeVersion=">=1.37.0"))
+    (problem,) = only(await planning.plan("1.0.0")).problems
+    assert problem.check == "KubeVersion"
+    assert "widget 1.0.0 needs Kubernetes >=1.37.0, and the cluster has v1." in problem.message
+    await planning.registry.clusters.delete(ADMIN, "dev-1")
