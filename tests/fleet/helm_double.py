@@ -206,14 +206,12 @@ class FakeClusters:
             guard.check()
             if self.rollback_fails:
                 message = f'Rollback "{release.name}" failed: timed out'
+                cluster.put(release, latest.revision, HelmStatus.SUPERSEDED)
                 cluster.put(release, made, HelmStatus.FAILED, description=message)
                 cluster.completed.append(f"rollback {release} {made} failed")
                 raise HelmFailed(message)
+            # Only deployed records: a pending or failed one keeps its status.
             cluster._supersede(release)
-            # Helm marks every earlier record that is not superseded, pending ones included.
-            for record in list(cluster.history(release)):
-                if record.revision != made and (record.status.pending or record.status is HelmStatus.FAILED):
-                    cluster.put(release, record.revision, HelmStatus.SUPERSEDED)
             cluster.put(release, made, HelmStatus.DEPLOYED)
             cluster.charts[release, made] = cluster.charts[release, revision]
             cluster.scale(release, 1)

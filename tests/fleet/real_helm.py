@@ -5,12 +5,18 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import os
+import signal
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
+
+import msgspec
+import pytest
 
 from kapsa.adapters.testing.chart_server import pack_chart
 from kapsa.devcluster import DevCluster
@@ -19,12 +25,23 @@ from kapsa.fleet.domain.errors import UnknownObject
 from kapsa.fleet.domain.releases import ReleaseIntent, ReleaseRef
 from kapsa.fleet.infrastructure.clusters.gateway import untrusted_client
 from kapsa.fleet.infrastructure.helm.gated_helm import GatedHelm, HelmBounds
-from kapsa.fleet.orchestrator.ports.helm import UpgradeRequest
+from kapsa.fleet.orchestrator.ports.helm import HelmInterrupted, HelmReleases, UpgradeRequest
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard
-from kapsa.runtime import Client
+from kapsa.runtime import Client, Response, Transport
 from tests.fleet.audit_recorder import AuditRecorder
+from tests.fleet.helm_contract import LABELS
 
-__all__ = ["CLUSTER", "RealHelm", "config_map", "hook_job", "lease", "manifest_of", "real_helm"]
+__all__ = [
+    "CLUSTER",
+    "ApiWrite",
+    "RealHelm",
+    "config_map",
+    "hook_job",
+    "kill_helm",
+    "lease",
+    "manifest_of",
+    "real_helm",
+]
 
 CLUSTER = uuid.UUID("00000000-0000-4000-8000-00000000c1a5")
 _numbers = itertools.count(1)
@@ -50,16 +67,115 @@ def manifest_of(*objects: Mapping[str, Any]) -> bytes:
     return "".join(f"---\n{json.dumps(each)}\n" for each in objects).encode()
 
 
+class ApiWrite(msgspec.Struct, frozen=True):
+    """A write on its way to the API server, or just answered."""
+
+    number: int
+    """Counted from 1 by the transport."""
+    method: str
+    path: str
+    answered: bool
+
+    @property
+    def to_history(self) -> bool:
+        return "/secrets" in self.path
+
+
+class TamperedTransport:
+    """A transport that shows a test each write before it is sent, and after its answer."""
+
+    def __init__(self, inner: Transport) -> None:
+        self.inner = inner
+        self.count = 0
+        self.tamper: Callable[[ApiWrite], Awaitable[Response | None]] | None = None
+        """Called for each write. What it returns before the write is the answer in place of the server's."""
+
+    async def request(self, method: str, path: str, **options: Any) -> Response:
+        if method == "GET" or self.tamper is None:
+            return await self.inner.request(method, path, **options)
+        self.count += 1
+        write = ApiWrite(self.count, method, path, False)
+        early = await self.tamper(write)
+        if early is not None:
+            return early
+        response = await self.inner.request(method, path, **options)
+        if self.tamper is not None:
+            await self.tamper(msgspec.structs.replace(write, answered=True))
+        return response
+
+    def stream(self, method: str, path: str, **options: Any) -> Any:
+        return self.inner.stream(method, path, **options)
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+def kill_helm() -> int:
+    """Kill the helm that this process has started. Return how many there were."""
+    running = [pid for pid in _children() if Path(f"/proc/{pid}/comm").read_text().strip() == "helm"]
+    for pid in running:
+        os.kill(pid, signal.SIGKILL)
+    return len(running)
+
+
+def _children() -> list[int]:
+    tasks = Path("/proc/self/task").glob("*/children")
+    return [int(pid) for each in tasks for pid in each.read_text().split()]
+
+
 class RealHelm:
     """The adapter on one cluster, with charts that it can install."""
 
     def __init__(self, client: Client, bounds: HelmBounds | None = None) -> None:
         self.client = client
+        self.transport = TamperedTransport(client.transport)
+        client._dispatcher.transport = self.transport
         self.audit = AuditRecorder()
         self.archives: dict[str, bytes] = {}
         self.connected: Callable[[], Client] = lambda: client
         self.namespace = f"helm-{next(_numbers)}-{uuid.uuid4().hex[:5]}"
         self.helm = GatedHelm(self, self, self.connect, self.audit, bounds)  # type: ignore[arg-type]
+        self.releases: HelmReleases = self.helm
+        self.cluster_id = CLUSTER
+        self.contract_release = self.release()
+
+    # The contract.
+
+    def contract_request(self, *, broken: bool = False) -> UpgradeRequest:
+        """Return a request; the broken one has a Service without ports."""
+        service = {**config_map("broken", self.namespace), "kind": "Service", "spec": {"type": "NodePort"}}
+        service.pop("data")
+        objects = (config_map("app", self.namespace), *((service,) if broken else ()))
+        return self.request(*objects, labels=LABELS)
+
+    async def killed(self, act: Callable[[], Awaitable[Any]]) -> None:
+        async def kill(write: ApiWrite) -> None:
+            if write.to_history and write.answered:
+                self.transport.tamper = None
+                assert kill_helm() == 1
+
+        self.transport.tamper = kill
+        with pytest.raises(HelmInterrupted):
+            await act()
+
+    async def rejected(self, act: Callable[[], Awaitable[Any]]) -> None:
+        async def reject(write: ApiWrite) -> Response | None:
+            if write.to_history or write.answered:
+                return None
+            status = {
+                "kind": "Status",
+                "apiVersion": "v1",
+                "status": "Failure",
+                "message": "denied",
+                "code": 403,
+            }
+            return Response(403, {"content-type": "application/json"}, msgspec.json.encode(status))
+
+        self.transport.tamper = reject
+        try:
+            await act()
+        finally:
+            self.transport.tamper = None
 
     # The ports that the adapter stands on.
 

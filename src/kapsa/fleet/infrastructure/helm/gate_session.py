@@ -55,20 +55,18 @@ class GateSession:
         self._guard = guard
         self._idle = idle
         self._trace = _trace_headers()
+        self.lapsed = False
+        """True if the lease was seen to have lapsed."""
         self._ended = asyncio.Event()
         self._tasks: set[asyncio.Task[object]] = set()
-
-    @property
-    def lapsed(self) -> bool:
-        """True if the lease was found to have lapsed."""
-        return self._ended.is_set()
 
     async def lease_lapses(self) -> None:
         """Wait until the lease has lapsed, and close the session then."""
         while not self._ended.is_set() and (remaining := self._guard.remaining) > 0:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ended.wait(), min(remaining, _POLL_SECONDS))
-        self._ended.set()
+        if self._guard.remaining <= 0:
+            self._lapse()
 
     async def close(self) -> None:
         """End every request that is under way."""
@@ -92,7 +90,7 @@ class GateSession:
     def judge(self, request: GateRequest) -> tuple[GateRuling, GateRequest]:
         """Return the way of a request. Raises `RequestRefused`."""
         if self._ended.is_set():
-            raise _lapsed()
+            raise _over()
         try:
             return judge_request(request, idle=self._idle)
         except RequestRefused as error:
@@ -149,14 +147,17 @@ class GateSession:
         try:
             self._guard.check()
         except LeaseLost:
-            self._ended.set()
-            raise _lapsed() from None
+            raise self._lapse() from None
         return min(self._guard.remaining, _WRITE_SECONDS)
+
+    def _lapse(self) -> RequestRefused:
+        self.lapsed = True
+        self._ended.set()
+        return _over()
 
     def _failed(self, error: TransportError) -> RequestRefused:
         if self._guard.remaining <= 0:
-            self._ended.set()
-            return _lapsed()
+            return self._lapse()
         self.unreachable = self.unreachable or redact(printable(str(error)))[:500]
         return _no_answer(self.unreachable)
 
@@ -172,7 +173,7 @@ class GateSession:
         return {**kept, **self._trace}
 
 
-def _lapsed() -> RequestRefused:
+def _over() -> RequestRefused:
     message = "the lease of this run has lapsed: another replica may have taken over"
     return RequestRefused(403, "Forbidden", message)
 

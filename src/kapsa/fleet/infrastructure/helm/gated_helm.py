@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ from kapsa.adapters.process.limited_process import FinishedProcess, ProcessLimit
 from kapsa.adapters.redaction import printable, redact
 from kapsa.fleet.domain.deployments import ConflictPolicy
 from kapsa.fleet.domain.errors import InvalidInput, UnknownObject
-from kapsa.fleet.domain.releases import ReleaseRecord, ReleaseRef, latest_record
+from kapsa.fleet.domain.releases import HelmStatus, ReleaseRecord, ReleaseRef, latest_record
 from kapsa.fleet.infrastructure.helm.gate import HelmGate
 from kapsa.fleet.infrastructure.helm.gate_session import GateSession
 from kapsa.fleet.infrastructure.helm.history import read_history, secret_name
@@ -23,7 +23,7 @@ from kapsa.fleet.infrastructure.helm.runner import HelmInput, failure_message, r
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
-from kapsa.fleet.orchestrator.ports.helm import HelmFailed, HelmRefused, UpgradeRequest
+from kapsa.fleet.orchestrator.ports.helm import HelmFailed, HelmInterrupted, HelmRefused, UpgradeRequest
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard, LeaseLost
 from kapsa.fleet.orchestrator.ports.operators import OperatorRepository
 from kapsa.fleet.orchestrator.ports.transactions import Transactions
@@ -35,6 +35,7 @@ log = structlog.get_logger(__name__)
 
 _ACTOR = "system:rollouts"
 _PENDING = "another operation (install/upgrade/rollback) is in progress"
+_LAPSED = "the lease lapsed while Helm ran: another replica may have taken over"
 _MIB = 1024 * 1024
 
 
@@ -66,6 +67,11 @@ class HelmRun(msgspec.Struct, frozen=True):
     arguments: tuple[str, ...]
     files: HelmInput | None = None
     idle: bool = False
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """The values, which no message may quote."""
+        return self.files.values if self.files else {}
 
 
 class GatedHelm:
@@ -119,8 +125,12 @@ class GatedHelm:
     async def rollback(
         self, cluster_id: uuid.UUID, release: ReleaseRef, revision: int, guard: LeaseGuard
     ) -> int:
-        """Return a release to the content of an earlier revision, pending or not. Return the new revision."""
-        arguments = (release.name, str(revision), f"--history-max={self._bounds.history}", *self._common())
+        """Return a release to the content of an earlier revision, pending or not. Return the new revision.
+
+        Conflicts are forced: a field that another manager took meanwhile must not keep a bad version in place.
+        """
+        history = f"--history-max={self._bounds.history}"
+        arguments = (release.name, str(revision), history, "--force-conflicts", *self._common())
         run = HelmRun("rollback", cluster_id, release, arguments)
         await self._run(run, guard)
         latest = latest_record(await self.history(cluster_id, release))
@@ -175,7 +185,8 @@ class GatedHelm:
         )
 
     def _common(self) -> tuple[str, ...]:
-        return (*self._waits(), "--server-side=auto")
+        # Not `auto`: a release of Helm 3 would be patched on the client side, where conflicts are never seen.
+        return (*self._waits(), "--server-side=true")
 
     def _waits(self) -> tuple[str, ...]:
         return ("--wait=hookOnly", f"--timeout={self._bounds.operation.total_seconds():g}s")
@@ -192,7 +203,10 @@ class GatedHelm:
         async with self._slots, self._reach(run.cluster_id) as client:
             guard.check()
             await self._record(f"{run.verb}Begin", run.cluster_id, run.release, {"idle": run.idle})
-            async with self._gate.open(client.transport, guard, idle=run.idle) as (session, access):
+            async with self._gate.open(client.transport, guard, idle=run.idle) as (
+                session,
+                access,
+            ):
                 arguments = (run.verb, *run.arguments, f"--namespace={run.release.namespace}")
                 limits = ProcessLimits(
                     seconds=self._bounds.run.total_seconds(),
@@ -206,8 +220,16 @@ class GatedHelm:
                     raise _ended(error, session) from None
                 finally:
                     await self._record_end(run, session)
-            _check(finished, session, run)
+            if finished.code:
+                raise _meaning(finished, session, run) or await self._failure(client, finished, run)
             return finished
+
+    async def _failure(self, client: Client, finished: FinishedProcess, run: HelmRun) -> HelmFailed:
+        """Return the failure in the words of the history, which are all that another replica has."""
+        latest = latest_record(await read_history(client, run.release))
+        if latest is not None and latest.status is HelmStatus.FAILED and run.verb != "uninstall":
+            return HelmFailed(latest.description)
+        return HelmFailed(failure_message(finished, run.values))
 
     @asynccontextmanager
     async def _reach(self, cluster_id: uuid.UUID) -> AsyncIterator[Client]:
@@ -262,7 +284,7 @@ async def _while_leased(session: GateSession, running: Any) -> FinishedProcess:
         if run.done():
             finished: FinishedProcess = run.result()
             return finished
-        raise LeaseLost("the lease lapsed while Helm ran: another replica may have taken over")
+        raise LeaseLost(_LAPSED)
     finally:
         for task in (run, lapse):
             task.cancel()
@@ -270,9 +292,9 @@ async def _while_leased(session: GateSession, running: Any) -> FinishedProcess:
 
 
 def _ended(error: ExternalError, session: GateSession) -> Exception:
-    """Return the meaning of a run that was killed, or could not be started."""
+    """Return the meaning of a run that was killed for its limits, or could not be started."""
     if session.lapsed:
-        return LeaseLost("the lease lapsed while Helm ran")
+        return LeaseLost(_LAPSED)
     if session.unreachable:
         return ClusterUnreachable(session.unreachable)
     if isinstance(error, TimedOut):
@@ -280,13 +302,16 @@ def _ended(error: ExternalError, session: GateSession) -> Exception:
     return HelmFailed(str(error))
 
 
-def _check(finished: FinishedProcess, session: GateSession, run: HelmRun) -> None:
-    """Raise what a failed run means."""
-    if not finished.code:
-        return
+def _meaning(finished: FinishedProcess, session: GateSession, run: HelmRun) -> Exception | None:
+    """Return what a failed run means; None if helm itself gave up."""
     if session.lapsed:
-        raise LeaseLost("the lease lapsed while Helm ran: another replica may have taken over")
+        return LeaseLost(_LAPSED)
     if session.unreachable:
-        raise ClusterUnreachable(session.unreachable)
-    message = failure_message(finished, run.files.values if run.files else {})
-    raise (HelmRefused if _PENDING in message else HelmFailed)(message)
+        return ClusterUnreachable(session.unreachable)
+    if finished.code < 0:
+        return HelmInterrupted(
+            f"helm {run.verb} of {run.release} was ended by signal {-finished.code} before it was done, "
+            "as when memory runs out: it is tried again"
+        )
+    message = failure_message(finished, run.values)
+    return HelmRefused(message) if _PENDING in message else None

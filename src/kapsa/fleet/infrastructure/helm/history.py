@@ -5,11 +5,13 @@ The content is read where it decides: the newest revisions, and the one that is 
 """
 
 import asyncio
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.helm.release_secret import RELEASE_SECRET, HelmRelease, read_release
+from kapsa.adapters.redaction import HIDDEN, printable, redact
 from kapsa.fleet.domain.releases import HelmStatus, ReleaseRecord, ReleaseRef
 from kapsa.runtime import Client, NotFound
 
@@ -17,6 +19,9 @@ __all__ = ["read_history", "secret_name"]
 
 _OWN_LABELS = frozenset({"name", "owner", "status", "version", "createdAt", "modifiedAt"})
 _NEWEST = 3
+_DESCRIPTION_LIMIT = 1500
+_QUOTED_VALUE = re.compile(r'((?:Invalid|Unsupported|Duplicate) value: )("(?:[^"\\\n]|\\.)*"|.*?)(?=: |, |$)')
+"""A value of the manifest in an error of the API server. It may come from a secret one."""
 _MOST_READ = 6
 
 
@@ -75,11 +80,17 @@ def _record(revision: int, metadata: Mapping[str, Any], content: HelmRelease) ->
         revision=revision,
         status=_status(content.status),
         labels={key: value for key, value in labels.items() if key not in _OWN_LABELS},
-        description=content.description,
+        description=_shown(content.description),
         version=content.chart_version,
         uid=str(metadata.get("uid", "")),
         resource_version=str(metadata.get("resourceVersion", "")),
     )
+
+
+def _shown(description: str) -> str:
+    """Return the description in one line, without values."""
+    plain = redact(" ".join(printable(description).split()))
+    return _QUOTED_VALUE.sub(rf"\g<1>{HIDDEN}", plain)[:_DESCRIPTION_LIMIT]
 
 
 def _from_labels(revision: int, metadata: Mapping[str, Any]) -> ReleaseRecord:

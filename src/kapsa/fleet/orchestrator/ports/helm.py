@@ -11,7 +11,7 @@ from kapsa.fleet.domain.deployments import ConflictPolicy
 from kapsa.fleet.domain.releases import ReleaseRecord, ReleaseRef
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard
 
-__all__ = ["HelmFailed", "HelmRefused", "HelmReleases", "ReleaseError", "UpgradeRequest"]
+__all__ = ["HelmFailed", "HelmInterrupted", "HelmRefused", "HelmReleases", "ReleaseError", "UpgradeRequest"]
 
 
 class ReleaseError(Exception):
@@ -24,6 +24,10 @@ class HelmFailed(ReleaseError):
 
 class HelmRefused(ReleaseError):
     """Helm did not begin: the release is pending, or a record changed before it could be removed."""
+
+
+class HelmInterrupted(ReleaseError):
+    """Helm was ended from outside before it was done. Its revision is pending, and ours: try again."""
 
 
 class UpgradeRequest(msgspec.Struct, frozen=True):
@@ -46,7 +50,8 @@ class HelmReleases(Protocol):
     """The releases of all clusters.
 
     Each method raises `ClusterUnreachable` if the cluster does not answer, and `ClusterGone` if it is no longer
-    registered. Each that writes takes the guard of the caller's lease and checks it before each write.
+    registered. Each that writes takes the guard of the caller's lease and checks it before each write. A run of Helm
+    raises `HelmInterrupted` if something ended it.
     """
 
     async def history(self, cluster_id: uuid.UUID, release: ReleaseRef) -> tuple[ReleaseRecord, ...]:

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from kapsa.fleet.domain.releases import IntentMatch, latest_record, match_uninstall
 from kapsa.fleet.domain.targets import RolloutTarget, TargetStep
-from kapsa.fleet.orchestrator.ports.helm import HelmFailed
+from kapsa.fleet.orchestrator.ports.helm import HelmFailed, HelmInterrupted
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices, ClusterTurn
 
 __all__ = ["retain", "retire"]
@@ -37,4 +37,6 @@ async def retire(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:
             await services.helm.uninstall(target.cluster_id, target.live, turn.guard)
         except HelmFailed as error:
             return turn.wait_or_give_up("HelmFailed", str(error))
+        except HelmInterrupted as error:
+            return turn.wait_or_give_up("HelmInterrupted", str(error))
     return turn.end(TargetStep.DONE)

@@ -12,7 +12,7 @@ from kapsa.fleet.domain.releases import (
     match_uninstall,
 )
 from kapsa.fleet.domain.targets import RolloutTarget, TargetStep
-from kapsa.fleet.orchestrator.ports.helm import HelmFailed, HelmRefused
+from kapsa.fleet.orchestrator.ports.helm import HelmFailed, HelmInterrupted, HelmRefused
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices, ClusterTurn
 
 __all__ = ["prepare_rollback", "remove", "revert"]
@@ -93,6 +93,8 @@ async def _roll_back(turn: ClusterTurn, services: ClusterServices, intent: Relea
         return turn.end(TargetStep.ROLLBACK_FAILED, "HelmFailed", str(error))
     except HelmRefused as error:
         return turn.wait_or_give_up("ReleaseBusy", str(error))
+    except HelmInterrupted as error:
+        return turn.wait_or_give_up("HelmInterrupted", str(error))
     return _reverted(turn, revision)
 
 
@@ -115,4 +117,6 @@ async def remove(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:
             await services.helm.uninstall(target.cluster_id, target.next, turn.guard)
         except HelmFailed as error:
             return turn.end(TargetStep.ROLLBACK_FAILED, "HelmFailed", str(error))
+        except HelmInterrupted as error:
+            return turn.wait_or_give_up("HelmInterrupted", str(error))
     return turn.end(TargetStep.ROLLED_BACK, target.reason, target.message)

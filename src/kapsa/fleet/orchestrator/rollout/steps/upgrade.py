@@ -7,7 +7,7 @@ from kapsa.fleet.domain.health import GateProgress
 from kapsa.fleet.domain.releases import IntentMatch, ReleaseIntent, match_upgrade
 from kapsa.fleet.domain.targets import RolloutTarget, TargetStep
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterNotReady, ClusterRefused, CrdRequest
-from kapsa.fleet.orchestrator.ports.helm import HelmFailed, HelmRefused, UpgradeRequest
+from kapsa.fleet.orchestrator.ports.helm import HelmFailed, HelmInterrupted, HelmRefused, UpgradeRequest
 from kapsa.fleet.orchestrator.rollout.approved_manifest import without_crds
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices, ClusterTurn
 
@@ -53,6 +53,8 @@ async def _apply(turn: ClusterTurn, services: ClusterServices, intent: ReleaseIn
         return turn.end(TargetStep.FAILED, "HelmFailed", str(error))
     except HelmRefused as error:
         return turn.wait_or_give_up("ReleaseBusy", str(error))
+    except HelmInterrupted as error:
+        return turn.wait_or_give_up("HelmInterrupted", str(error))
     return _applied(turn, revision)
 
 
