@@ -24,7 +24,7 @@ from kapsa.fleet.domain.releases import (
 from kapsa.fleet.orchestrator.ports.helm import HelmFailed, HelmRefused, HelmReleases, UpgradeRequest
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard, LeaseLost
 
-__all__ = ["CONTRACT", "LABELS", "TELLING", "ContractCase", "HelmUnderTest"]
+__all__ = ["CONTRACT", "LABELS", "QUICK", "ContractCase", "HelmUnderTest"]
 
 LABELS = ReleaseIntent(ReleaseRef("contract", ""), 1, "deployment-1", 1, "sha256:" + "a" * 64).labels
 HELD = LeaseGuard(60.0, lambda: 0.0)
@@ -53,7 +53,7 @@ class HelmUnderTest(Protocol):
 
 ContractCase = Callable[[HelmUnderTest], Awaitable[None]]
 CONTRACT: dict[str, ContractCase] = {}
-TELLING: list[str] = []
+QUICK: list[str] = []
 """The cases that a quick run tries with the real Helm, which takes half a second each time it runs."""
 
 
@@ -63,9 +63,9 @@ def case(function: ContractCase) -> ContractCase:
     return function
 
 
-def telling(function: ContractCase) -> ContractCase:
+def quick_case(function: ContractCase) -> ContractCase:
     """Add a function to the contract, and to its quick part."""
-    TELLING.append(function.__name__)
+    QUICK.append(function.__name__)
     return case(function)
 
 
@@ -133,7 +133,7 @@ async def a_killed_upgrade_stays_pending_with_our_labels(helm: HelmUnderTest) ->
     assert record.labels.items() >= LABELS.items()
 
 
-@telling
+@quick_case
 async def an_upgrade_refuses_a_pending_release_and_changes_nothing(helm: HelmUnderTest) -> None:
     await upgrade(helm)
     await helm.killed(lambda: upgrade(helm))
@@ -161,7 +161,7 @@ async def a_pending_record_that_has_changed_is_not_removed(helm: HelmUnderTest) 
     assert await statuses(helm) == [(1, HelmStatus.PENDING_INSTALL)]
 
 
-@telling
+@quick_case
 async def a_failed_upgrade_leaves_a_failed_revision_and_the_deployed_one(helm: HelmUnderTest) -> None:
     await upgrade(helm)
     with pytest.raises(HelmFailed) as failure:
@@ -190,7 +190,7 @@ async def a_rollback_makes_a_new_revision_with_a_fixed_description(helm: HelmUnd
     assert (await statuses(helm))[1] == (2, HelmStatus.SUPERSEDED)
 
 
-@telling
+@quick_case
 async def a_rollback_does_not_mind_a_pending_release(helm: HelmUnderTest) -> None:
     await upgrade(helm)
     await helm.killed(lambda: upgrade(helm))
@@ -202,7 +202,7 @@ async def a_rollback_does_not_mind_a_pending_release(helm: HelmUnderTest) -> Non
     ]
 
 
-@telling
+@quick_case
 async def a_failed_rollback_says_so_in_its_description_and_supersedes_the_revision_before(
     helm: HelmUnderTest,
 ) -> None:

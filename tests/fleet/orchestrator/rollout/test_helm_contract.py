@@ -13,7 +13,7 @@ from kapsa.fleet.domain.deployments import ConflictPolicy
 from kapsa.fleet.domain.releases import ReleaseRef
 from kapsa.fleet.orchestrator.ports.helm import HelmReleases, UpgradeRequest
 from tests.fleet.examples import cluster_id
-from tests.fleet.helm_contract import CONTRACT, LABELS, TELLING
+from tests.fleet.helm_contract import CONTRACT, LABELS, QUICK
 from tests.fleet.helm_double import FakeClusters, Interruption
 from tests.fleet.real_helm import real_helm
 
@@ -62,11 +62,11 @@ class DoubleUnderTest:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Try each case with the double. With the real Helm a quick run tries the telling ones only."""
+    """Try each case with the double. With the real Helm a quick run tries the quick ones only."""
     if "real_case" in metafunc.fixturenames:
         config = metafunc.config
         whole = config.getoption("--full") or config.getoption("--engine") == "real"
-        metafunc.parametrize("real_case", list(CONTRACT) if whole else TELLING)
+        metafunc.parametrize("real_case", list(CONTRACT) if whole else QUICK)
 
 
 @pytest.mark.parametrize("name", CONTRACT)
