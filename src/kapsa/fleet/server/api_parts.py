@@ -41,7 +41,7 @@ def build_api_parts(services: ManagerServices) -> ApiParts:
         check_database=services.database.check,
         registry=CollectorRegistry(),
         oidc=_oidc(services),
-        carries_out_rollouts=False,
+        carries_out_rollouts=True,
         accepts_pasted_tokens=not settings.jwt_issuer,
     )
 

@@ -9,7 +9,12 @@ import msgspec
 from kapsa.fleet.domain.approvals import ApprovalPolicy
 from kapsa.fleet.domain.clusters import ClusterEnvironment
 from kapsa.fleet.infrastructure.charts.release_renderer import StoredChartRenderer
+from kapsa.fleet.infrastructure.health.observer import OperatorObserver
+from kapsa.fleet.infrastructure.helm.gated_helm import GatedHelm
+from kapsa.fleet.infrastructure.operations.cluster_operations import ManagedClusterOperations
+from kapsa.fleet.infrastructure.operations.leased_clients import LeasedClients
 from kapsa.fleet.infrastructure.postgres.database import Database
+from kapsa.fleet.infrastructure.postgres.health.health_store import PostgresHealth
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
 from kapsa.fleet.infrastructure.postgres.registry.rollout_registry import PostgresRegistry
 from kapsa.fleet.infrastructure.postgres.rollouts.approvals import PostgresApprovals
@@ -28,6 +33,8 @@ from kapsa.fleet.orchestrator.preflights import ClusterPreflights
 from kapsa.fleet.orchestrator.rollout.conductor import RolloutConductor
 from kapsa.fleet.orchestrator.rollout.engine import RolloutEngine
 from kapsa.fleet.orchestrator.rollout.settings import EngineSettings
+from kapsa.fleet.orchestrator.rollout.turn import ClusterServices
+from kapsa.fleet.orchestrator.rollout.worker import ClusterWorker
 from kapsa.fleet.server.registry import RegistryServices
 from kapsa.fleet.settings import FleetSettings
 
@@ -40,6 +47,11 @@ class RolloutServices(msgspec.Struct, frozen=True, kw_only=True):
     deployments: Deployments
     approvals: Approvals
     engine: RolloutEngine
+    helm: GatedHelm
+
+    async def close(self) -> None:
+        """Stop what Helm talks to, after the engine and before the clients of clusters."""
+        await self.helm.close()
 
 
 def build_rollouts(
@@ -50,11 +62,7 @@ def build_rollouts(
     outbox: Outbox,
     registry: RegistryServices,
 ) -> RolloutServices:
-    """Build the rollouts on the registry of a manager.
-
-    The engine plans deployments and awaits approvals. It changes clusters once it is given a Helm adapter: until then
-    a deployment that may begin waits.
-    """
+    """Build the rollouts on the registry of a manager."""
     store, approvals, rows = PostgresRollouts(vault), PostgresApprovals(), PostgresRegistry()
     policy = approval_policy(settings)
     recipients = dict.fromkeys(ClusterEnvironment, settings.approval_recipients)
@@ -69,10 +77,14 @@ def build_rollouts(
         retry_interval=timedelta(seconds=min(10, settings.health_check_seconds)),
     )
     conductor = RolloutConductor(database, store, rows, planner, desk, chosen)
+    helm = GatedHelm(database, PostgresOperators(), registry.clients.client, audit)
+    services = ClusterServices(helm, _operations(database, registry, audit, store))
+    worker = ClusterWorker(database, store, rows, services, chosen)
     return RolloutServices(
         deployments=Deployments(database, store, desk, rows, planner, audit, policy),
         approvals=Approvals(database, store, approvals, audit),
-        engine=RolloutEngine(database, store, conductor, None, chosen),
+        engine=RolloutEngine(database, store, conductor, worker, chosen),
+        helm=helm,
     )
 
 
@@ -84,6 +96,19 @@ def approval_policy(settings: FleetSettings) -> ApprovalPolicy:
         breaking_crds=settings.approval_breaking_crds,
         version_upgrades=settings.approval_version_upgrades,
         lifetime=timedelta(hours=settings.approval_hours),
+    )
+
+
+def _operations(
+    database: Database, registry: RegistryServices, audit: AuditTrail, store: PostgresRollouts
+) -> ManagedClusterOperations:
+    connect = registry.clients.client
+    return ManagedClusterOperations(
+        LeasedClients(connect, database, audit),
+        database,
+        PostgresOperators(),
+        store,
+        OperatorObserver(connect, database, PostgresHealth(), audit),
     )
 
 

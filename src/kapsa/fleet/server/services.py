@@ -64,6 +64,7 @@ class ManagerServices(msgspec.Struct, frozen=True, kw_only=True):
 
     async def close(self) -> None:
         """Close connections to the outside."""
+        await self.rollouts.close()
         await self.registry.close()
         await self.http_client.close()
 

@@ -33,6 +33,10 @@ class HealthObserver(Protocol):
         """Sweep a cluster now, and return the health of the operator that a release runs."""
         ...
 
+    async def record_baseline(self, cluster_id: uuid.UUID, operator_id: uuid.UUID, chart_digest: str) -> None:
+        """Store which resources are not current now, before a chart is applied."""
+        ...
+
 
 class ManagedClusterOperations:
     """The port `ClusterOperations` on real clusters.
@@ -74,6 +78,10 @@ class ManagedClusterOperations:
     async def observe(self, cluster_id: uuid.UUID, release: ReleaseRef) -> OperatorHealth:
         """Sweep the cluster now, and return the health of the operator that a release runs."""
         return await self._observer.observe(cluster_id, release)
+
+    async def record_baseline(self, cluster_id: uuid.UUID, operator_id: uuid.UUID, chart_digest: str) -> None:
+        """Store which resources are not current now, before a chart is applied: they do not count against it."""
+        await self._observer.record_baseline(cluster_id, operator_id, chart_digest)
 
     async def validate_idle(self, cluster_id: uuid.UUID, release: ReleaseRef) -> OperatorHealth:
         """Return evidence about a release at zero replicas: dry runs, images, rights."""

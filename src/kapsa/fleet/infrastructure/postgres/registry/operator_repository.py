@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 from sqlalchemy import Row, delete, select, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import distinct_on, insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -154,7 +154,7 @@ class PostgresOperators:
         )
         query = (
             select(table.c.name, table.c.location, table.c.definition)
-            .distinct(table.c.name)
+            .ext(distinct_on(table.c.name))
             .join(operator_version, same)
             .where(operator_version.c.chart_digest == digest)
             .order_by(table.c.name, operator_version.c.created_at)
