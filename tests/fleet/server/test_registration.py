@@ -6,11 +6,8 @@ import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
 import pytest_asyncio
 import yaml
@@ -19,31 +16,15 @@ from sqlalchemy.engine import URL
 from kapsa.adapters.testing.chart_server import ChartServer, pack_chart
 from kapsa.adapters.testing.registry_server import RegistryServer
 from kapsa.devcluster import DevCluster
-from kapsa.fleet.domain.principals import Principal, Role
-from kapsa.fleet.infrastructure.local_keys import LocalKeys
+from kapsa.fleet.domain.principals import Role
 from kapsa.fleet.infrastructure.vault.encryption_keys import new_key_text
 from kapsa.fleet.server.lifecycle import FleetServer
 from kapsa.fleet.settings import FleetSettings
 from tests.eventually import eventually
+from tests.fleet.callers import Caller
 from tests.fleet.charts import operator_chart
 
 PASSWORD = "hunter2-very-secret"
-
-
-class Caller:
-    """A person with a token, who calls the manager over its socket."""
-
-    def __init__(self, server: FleetServer, directory: Path, subject: str, *roles: Role) -> None:
-        principal = Principal(subject, frozenset(roles))
-        token = LocalKeys(directory).mint_token(
-            principal, "kapsa-fleet", timedelta(hours=1), datetime.now(UTC)
-        )
-        headers = {"Authorization": f"Bearer {token}"}
-        self.http = httpx.AsyncClient(base_url=f"{server.http.url}/api/v1", headers=headers, timeout=60)
-
-    async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        response = await self.http.request(method, path, json=body)
-        return response.status_code, response.json() if response.content else None
 
 
 @pytest.fixture

@@ -54,6 +54,7 @@ async def statuses(client: Client) -> list[str]:
         condition["status"]
         for each in listed
         for condition in (each.get("status") or {}).get("conditions", ())
+        if condition["type"] == "Ready"
     ]
 
 

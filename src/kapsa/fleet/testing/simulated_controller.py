@@ -44,9 +44,15 @@ def simulate_pods(pods: ControllerPods) -> None:
 class SimulatedController:
     """The controllers of all releases of the sample operator on one cluster; one pod leads at a time."""
 
-    def __init__(self, client: Client, *, every: float = 0.5) -> None:
+    def __init__(self, client: Client, *, every: float = 0.5, crashes: bool = False) -> None:
+        """Look at the pods once `every` seconds.
+
+        With `crashes`, also report the crashes of bad versions in the status of their pods, on a cluster that offers
+        no control over them.
+        """
         self._client = client
         self._every = every
+        self._crashes = crashes
         self._holder = ("", "")
 
     @contextlib.asynccontextmanager
@@ -70,6 +76,8 @@ class SimulatedController:
         """Do what the leading pod would do now."""
         listed = await self._client.list("v1/Pod", label_selector={"app.kubernetes.io/name": CHART})
         ready = sorted((pod for pod in listed.items if _ready(pod)), key=_age)
+        if self._crashes:
+            ready = [pod for pod in ready if not await self._crash(pod)]
         names = {(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in ready}
         if self._holder not in names:
             await self._release()
@@ -81,6 +89,27 @@ class SimulatedController:
             return
         await self._renew(leader)
         await self._reconcile(breaks=behaviour == ControllerBehaviour.BREAKS_SOME)
+
+    async def _crash(self, pod: dict[str, Any]) -> bool:
+        """Report a crash loop in the status of a pod if its version crashes. Return whether it does."""
+        if pod["metadata"]["labels"].get(BEHAVIOUR_LABEL) != ControllerBehaviour.CRASHES:
+            return False
+        waiting = {
+            "waiting": {"reason": "CrashLoopBackOff", "message": "back-off restarting failed container"}
+        }
+        statuses = [
+            {**each, "ready": False, "started": False, "restartCount": 3, "state": waiting}
+            for each in pod["status"]["containerStatuses"]
+        ]
+        conditions = [
+            {**each, "status": "False"} if each["type"] in ("Ready", "ContainersReady") else each
+            for each in pod["status"]["conditions"]
+        ]
+        namespace, name = _name(pod)
+        changed = {"status": {"containerStatuses": statuses, "conditions": conditions}}
+        with contextlib.suppress(NotFound):
+            await self._client.patch("v1/Pod", name, changed, namespace=namespace, subresource="status")
+        return True
 
     async def _release(self) -> None:
         namespace, name = self._holder
@@ -133,7 +162,8 @@ class SimulatedController:
             return
         condition["lastTransitionTime"] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         namespace, name = _name(each)
-        changed = {"status": {"observedGeneration": generation, "conditions": [condition]}}
+        stalled = {**condition, "type": "Stalled", "status": "True" if broken else "False"}
+        changed = {"status": {"observedGeneration": generation, "conditions": [condition, stalled]}}
         with contextlib.suppress(NotFound):
             await self._client.patch(GADGET, name, changed, namespace=namespace, subresource="status")
 
