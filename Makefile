@@ -1,5 +1,5 @@
 # Each target sets up what it needs by itself, again and again without harm.
-#   make demo       the main job, end to end, on the embedded devcluster
+#   make demo       the main jobs, end to end, on embedded devclusters: environments, then a fleet
 #   make test       the tests in about five minutes: Python and the package registry are enough; long sweeps run a sample
 #   make test-full  the same tests with every sweep complete
 #   make check      format, lint, types, layers, names and prose, documentation examples
@@ -26,7 +26,8 @@ setup:
 	@$(PYTHON) tools/setup.py
 
 demo: setup
-	@$(BIN)/kapsa demo
+	@$(BIN)/kapsa demo environments
+	@$(BIN)/kapsa demo fleet
 
 test: setup
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)

@@ -17,7 +17,7 @@ __all__ = ["app", "main"]
 # name -> (module under kapsa.cli, one line of help). A module holds either `app` (a group) or `command` (a function).
 # `run` has no module: it is a program of its own, `kapsa.runtime.operator.entrypoint`, and is never called here.
 COMMANDS = {
-    "demo": ("demo.command", "Run the environments operator end to end on an embedded devcluster."),
+    "demo": ("demo.command", "Watch environments or a fleet at work, on embedded devclusters."),
     "doctor": ("doctor", "Check the tools that Kapsa uses, and explain how to install missing ones."),
     "tools": ("tools", "List or install helm and kubectl."),
     "devcluster": ("devcluster", "Run a Kubernetes control plane for development and tests."),

@@ -1,9 +1,10 @@
-"""`kapsa demo`: starts the services, runs the walkthrough, and stops or keeps them running."""
+"""`kapsa demo`: runs a story, and stops or keeps its services running."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -12,28 +13,50 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["command"]
+__all__ = ["DemoStory", "command"]
+
+
+class DemoStory(enum.StrEnum):
+    """The stories by name."""
+
+    ENVIRONMENTS = "environments"
+    FLEET = "fleet"
 
 
 def command(
+    story: Annotated[
+        DemoStory,
+        typer.Argument(help="environments: branches get environments. fleet: an operator on ten clusters."),
+    ] = DemoStory.ENVIRONMENTS,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the demo running afterwards, and write a kubeconfig for it.")
+        bool,
+        typer.Option(
+            "--keep",
+            help="Keep the demo running afterwards: with a kubeconfig (environments), or a token and URLs (fleet).",
+        ),
     ] = False,
     kubeconfig: Annotated[
         Path, typer.Option(metavar="FILE", help="The file that --keep writes the kubeconfig to.")
     ] = Path("demo.kubeconfig"),
 ) -> None:
-    """Push branches to a git repository, and watch their environments get created, updated and deleted.
+    """Watch Kapsa at work on embedded control planes, in under a minute.
 
-    Everything but the containers is real: git, helm, an image registry, the operator, and a control plane in
-    Python.
+    environments: push branches to a git repository, and watch their environments get created, updated and deleted.
+    fleet: roll an operator out over ten clusters, and watch a bad version get caught and rolled back.
+    Everything but the containers is real: git, helm, registries, the operator, the manager and its database.
     """
-    if keep and kubeconfig.exists():
+    if keep and story is DemoStory.ENVIRONMENTS and kubeconfig.exists():
         raise typer.BadParameter(f"{kubeconfig} already exists; choose another file with --kubeconfig")
     try:
-        asyncio.run(_run(kubeconfig if keep else None))
+        asyncio.run(_run_fleet(keep=keep) if story is DemoStory.FLEET else _run(kubeconfig if keep else None))
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
+
+
+async def _run_fleet(*, keep: bool) -> None:
+    from kapsa.cli.demo.fleet.story import run_fleet_story
+
+    await run_fleet_story(_interrupted if keep else None)
 
 
 async def _run(kubeconfig: Path | None) -> None:
@@ -45,7 +68,7 @@ async def _run(kubeconfig: Path | None) -> None:
 
     logs.configure(level="error", format="text")
     display = Display()
-    await check_requirements(display)
+    await check_requirements(display, "git", "helm")
     with contextlib.ExitStack() as files:
         directory = files.enter_context(_temporary_directory())
         target = files.enter_context(_private_file(kubeconfig)) if kubeconfig is not None else None

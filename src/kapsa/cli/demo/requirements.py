@@ -6,15 +6,15 @@ import asyncio
 from functools import partial
 
 from kapsa.adapters.process.tools import find_tool
-from kapsa.cli.demo.display import Display
+from kapsa.cli.demo.progress_lines import ProgressLines
 
 __all__ = ["check_requirements"]
 
 
-async def check_requirements(display: Display) -> None:
-    """Find git and helm. Install helm if it is missing.
+async def check_requirements(display: ProgressLines, *programs: str) -> None:
+    """Find programs. Install helm if it is missing.
 
     Raises `ToolNotFound` when a program is missing.
     """
-    for name in ("git", "helm"):
+    for name in programs:
         await asyncio.to_thread(partial(find_tool, name, report=display.say))
