@@ -181,6 +181,8 @@ _PATH_NAMES = {
     ("rbac.authorization.k8s.io", "clusterrolebindings"),
     ("certificates.k8s.io", "certificatesigningrequests"),
     ("policy", "poddisruptionbudgets"),
+    ("apiregistration.k8s.io", "apiservices"),
+    ("", "events"),
 }
 
 

@@ -50,6 +50,7 @@ from kapsa.devcluster.embedded.strategies.policy.admission_policies import (
     ValidatingBindingStrategy,
     ValidatingPolicyStrategy,
 )
+from kapsa.devcluster.embedded.strategies.policy.api_services import APIServiceStrategy
 from kapsa.devcluster.embedded.strategies.policy.certificates import CertificateSigningRequestStrategy
 from kapsa.devcluster.embedded.strategies.policy.disruptions import PodDisruptionBudgetStrategy
 from kapsa.devcluster.embedded.strategies.policy.limits import LimitRangeStrategy, ResourceQuotaStrategy
@@ -84,6 +85,7 @@ _KINDS: dict[tuple[str, str], type[BuiltInStrategy]] = {
     ("", "resourcequotas"): ResourceQuotaStrategy,
     ("", "secrets"): SecretStrategy,
     ("", "services"): ServiceStrategy,
+    ("apiregistration.k8s.io", "apiservices"): APIServiceStrategy,
     ("apps", "controllerrevisions"): ControllerRevisionStrategy,
     ("apps", "daemonsets"): DaemonSetStrategy,
     ("apps", "deployments"): DeploymentStrategy,

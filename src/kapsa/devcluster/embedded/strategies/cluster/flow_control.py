@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from kapsa.devcluster.embedded.strategies.cluster.flow_control_validation import (
+    validate_flow_schema,
+    validate_priority_level,
+)
 from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
+from kapsa.schemas.field_errors import FieldError
 
 _QUEUING = {"queues": 64, "handSize": 8, "queueLengthLimit": 50}
 
@@ -11,6 +16,9 @@ class FlowSchemaStrategy(BuiltInStrategy):
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         spec["matchingPrecedence"] = spec.get("matchingPrecedence") or 1000
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        return validate_flow_schema(obj)
 
 
 class PriorityLevelStrategy(BuiltInStrategy):
@@ -27,3 +35,6 @@ class PriorityLevelStrategy(BuiltInStrategy):
         if queuing is not None:
             for field, value in _QUEUING.items():
                 queuing[field] = queuing.get(field) or value
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        return validate_priority_level(obj)

@@ -35,7 +35,8 @@ class _PolicyStrategy(BuiltInStrategy):
 
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
-        spec["failurePolicy"] = spec.get("failurePolicy") or "Fail"
+        if spec.get("failurePolicy") is None:
+            spec["failurePolicy"] = "Fail"
         if spec.get("matchConstraints") is not None:
             default_match(spec["matchConstraints"])
 

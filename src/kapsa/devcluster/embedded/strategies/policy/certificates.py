@@ -79,7 +79,7 @@ def _request(encoded: str) -> list[FieldError]:
 
 
 def _unreadable(encoded: str, detail: str) -> FieldError:
-    return invalid("spec.request", encoded, detail)
+    return invalid("spec.request", encoded or None, detail)
 
 
 def _usages(usages: list[Any]) -> list[FieldError]:

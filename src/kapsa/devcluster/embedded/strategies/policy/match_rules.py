@@ -19,13 +19,15 @@ _SELECTORS = ("namespaceSelector", "objectSelector")
 
 def default_match(match: Object) -> None:
     """Set the defaults of a MatchResources."""
-    match["matchPolicy"] = match.get("matchPolicy") or "Equivalent"
+    if match.get("matchPolicy") is None:
+        match["matchPolicy"] = "Equivalent"
     for selector in _SELECTORS:
         if match.get(selector) is None:
             match[selector] = {}
     for field in ("resourceRules", "excludeResourceRules"):
         for rule in match.get(field) or ():
-            rule["scope"] = rule.get("scope") or "*"
+            if rule.get("scope") is None:
+                rule["scope"] = "*"
 
 
 def match_resources(match: Object | None, path: str) -> list[FieldError]:

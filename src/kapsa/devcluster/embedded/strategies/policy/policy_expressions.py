@@ -120,7 +120,10 @@ def audit_annotations(
     for index, annotation in enumerate(given):
         where, key = f"{path}[{index}]", annotation.get("key") or ""
         qualified = f"{policy}/{key}"
-        errors += [invalid(f"{where}.key", qualified, problem) for problem in names.label_key(qualified)]
+        if policy:
+            errors += [invalid(f"{where}.key", qualified, problem) for problem in names.label_key(qualified)]
+        else:
+            errors.append(invalid(f"{where}.key", key, "requires metadata.name be non-empty"))
         expression = annotation.get("valueExpression") or ""
         field = f"{where}.valueExpression"
         if not expression.strip():

@@ -63,7 +63,7 @@ class RoleBindingStrategy(BuiltInStrategy):
         reference = obj["roleRef"]
         if reference["apiGroup"] != _GROUP:
             errors.append(not_supported("roleRef.apiGroup", reference["apiGroup"], [_GROUP]))
-        kinds = ("ClusterRole", "Role") if self.info.namespaced else ("ClusterRole",)
+        kinds = ("Role", "ClusterRole") if self.info.namespaced else ("ClusterRole",)
         if reference.get("kind") not in kinds:
             errors.append(not_supported("roleRef.kind", reference.get("kind") or "", kinds))
         if not reference.get("name"):
@@ -88,7 +88,7 @@ class RoleBindingStrategy(BuiltInStrategy):
             if group != _GROUP:
                 errors.append(not_supported(f"{path}.apiGroup", group, [_GROUP]))
         else:
-            errors.append(not_supported(f"{path}.kind", kind, ["Group", "ServiceAccount", "User"]))
+            errors.append(not_supported(f"{path}.kind", kind, ["ServiceAccount", "User", "Group"]))
         return errors
 
     def immutable(self, obj: Object, old: Object) -> list[FieldError]:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from kapsa.devcluster.embedded.kinds.names import dns1035_label
 from kapsa.devcluster.embedded.strategies.generic import rules
 from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
+from kapsa.devcluster.embedded.strategies.generic.checks import SUBDOMAIN, fields, given, one_of
 from kapsa.devcluster.embedded.strategies.policy.match_rules import rule_with_operations
+from kapsa.devcluster.embedded.strategies.policy.webhook_clients import validate_client
 from kapsa.schemas.field_errors import FieldError, duplicate, invalid, not_supported, required
 
-_REINVOCATIONS = ("IfNeeded", "Never")
+_DEFAULTS = {"failurePolicy": "Fail", "matchPolicy": "Equivalent", "timeoutSeconds": 10}
+_MUTATING_DEFAULTS = {**_DEFAULTS, "reinvocationPolicy": "Never"}
+_POLICIES = fields(
+    failurePolicy=one_of("Fail", "Ignore"),
+    matchPolicy=one_of("Equivalent", "Exact"),
+    reinvocationPolicy=given(one_of("IfNeeded", "Never")),
+)
 
 
 class WebhookConfigurationStrategy(BuiltInStrategy):
@@ -19,17 +28,16 @@ class WebhookConfigurationStrategy(BuiltInStrategy):
 
     def default(self, obj: Object) -> None:
         for webhook in obj.get("webhooks") or ():
-            webhook["failurePolicy"] = webhook.get("failurePolicy") or "Fail"
-            webhook["matchPolicy"] = webhook.get("matchPolicy") or "Equivalent"
             for selector in ("namespaceSelector", "objectSelector"):
                 if webhook.get(selector) is None:
                     webhook[selector] = {}
-            if webhook.get("timeoutSeconds") is None:
-                webhook["timeoutSeconds"] = 10
-            if self._mutating:
-                webhook["reinvocationPolicy"] = webhook.get("reinvocationPolicy") or "Never"
+            defaults = _MUTATING_DEFAULTS if self._mutating else _DEFAULTS
+            for field, value in defaults.items():
+                if webhook.get(field) is None:
+                    webhook[field] = value
             for rule in webhook.get("rules") or ():
-                rule["scope"] = rule.get("scope") or "*"
+                if rule.get("scope") is None:
+                    rule["scope"] = "*"
             service = (webhook.get("clientConfig") or {}).get("service")
             if service is not None and service.get("port") is None:
                 service["port"] = 443
@@ -48,10 +56,8 @@ class WebhookConfigurationStrategy(BuiltInStrategy):
         names: set[str] = set()
         for index, webhook in enumerate(obj.get("webhooks") or ()):
             path, name = f"webhooks[{index}]", webhook.get("name") or ""
-            if name.count(".") < 2:
-                detail = "should be a domain with at least three segments separated by dots"
-                errors.append(invalid(f"{path}.name", name, detail))
-            if name in names:
+            errors += _qualified_name(name, f"{path}.name")
+            if name and name in names:
                 errors.append(duplicate(f"{path}.name", name))
             names.add(name)
             errors += _webhook(webhook, path)
@@ -73,10 +79,7 @@ def _webhook(webhook: Object, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     for index, rule in enumerate(webhook.get("rules") or ()):
         errors += rule_with_operations(rule, f"{path}.rules[{index}]")
-    if webhook["failurePolicy"] not in ("Fail", "Ignore"):
-        errors.append(not_supported(f"{path}.failurePolicy", webhook["failurePolicy"], ["Fail", "Ignore"]))
-    if webhook["matchPolicy"] not in ("Equivalent", "Exact"):
-        errors.append(not_supported(f"{path}.matchPolicy", webhook["matchPolicy"], ["Equivalent", "Exact"]))
+    errors += _POLICIES(webhook, path)
     effects = webhook.get("sideEffects")
     if effects is None:
         errors.append(required(f"{path}.sideEffects", "must specify one of None, NoneOnDryRun"))
@@ -87,25 +90,31 @@ def _webhook(webhook: Object, path: str) -> list[FieldError]:
         errors.append(invalid(f"{path}.timeoutSeconds", webhook["timeoutSeconds"], detail))
     for selector in ("namespaceSelector", "objectSelector"):
         errors += rules.label_selector(webhook[selector], f"{path}.{selector}")
-    reinvocation = webhook.get("reinvocationPolicy")
-    if reinvocation is not None and reinvocation not in _REINVOCATIONS:
-        errors.append(not_supported(f"{path}.reinvocationPolicy", reinvocation, _REINVOCATIONS))
-    errors += _client(webhook.get("clientConfig") or {}, f"{path}.clientConfig")
-    versions = webhook.get("admissionReviewVersions")
-    if not versions:
-        errors.append(required(f"{path}.admissionReviewVersions", "must specify one of v1, v1beta1"))
-    elif not set(versions) & {"v1", "v1beta1"}:
-        detail = "must include at least one of v1, v1beta1"
-        errors.append(invalid(f"{path}.admissionReviewVersions", versions, detail))
+    errors += validate_client(webhook.get("clientConfig") or {}, f"{path}.clientConfig")
+    return errors + _review_versions(
+        webhook.get("admissionReviewVersions"), f"{path}.admissionReviewVersions"
+    )
+
+
+def _qualified_name(name: str, path: str) -> list[FieldError]:
+    if not name:
+        return [required(path)]
+    errors = SUBDOMAIN(name, path)
+    if not errors and name.count(".") < 2:
+        detail = "should be a domain with at least three segments separated by dots"
+        errors.append(invalid(path, name, detail))
     return errors
 
 
-def _client(client: Object, path: str) -> list[FieldError]:
-    if bool(client.get("url")) == bool(client.get("service")):
-        detail = "exactly one of url or service is required"
-        return [required(path, detail)] if not client.get("url") else [invalid(path, "", detail)]
-    url = client.get("url")
-    if url and not url.startswith("https://"):
-        detail = "'https' is the only allowed URL scheme; desired format: https://host[/path]"
-        return [invalid(f"{path}.url", url.partition(":")[0], detail)]
-    return []
+def _review_versions(versions: list[str] | None, path: str) -> list[FieldError]:
+    if not versions:
+        return [required(path, "must specify one of v1, v1beta1")]
+    errors: list[FieldError] = []
+    for index, version in enumerate(versions):
+        if version in versions[:index]:
+            errors.append(invalid(f"{path}[{index}]", version, "duplicate version"))
+        else:
+            errors += [invalid(f"{path}[{index}]", version, each) for each in dns1035_label(version)]
+    if not set(versions) & {"v1", "v1beta1"}:
+        errors.append(invalid(path, versions, "must include at least one of v1, v1beta1"))
+    return errors
