@@ -13,7 +13,6 @@ from sqlalchemy import text
 
 from kapsa.fleet.api.access import RouteAccess, access_of
 from kapsa.fleet.api.application import CONTROLLERS
-from kapsa.fleet.api.openapi.examples import example_of
 from kapsa.fleet.api.requests import ApiRequest
 from kapsa.fleet.domain.approvals import ApprovalKind, ApprovalRequest
 from kapsa.fleet.domain.clusters import ClusterCondition, ClusterEnvironment, ClusterHealth, ManagedCluster
@@ -27,10 +26,12 @@ from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import PostgresClusters
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
 from kapsa.fleet.infrastructure.postgres.rollouts.approvals import PostgresApprovals
+from kapsa.fleet.infrastructure.postgres.rollouts.installations import InstallationRows
 from kapsa.fleet.infrastructure.postgres.rollouts.store import PostgresRollouts
 from kapsa.fleet.infrastructure.vault.encryption_keys import FixedKeys, KeyRing, new_key_text
 from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
 from kapsa.fleet.orchestrator.ports.charts import ChartCrd
+from kapsa.fleet.orchestrator.ports.rollouts import OperatorInstallation
 from tests.fleet.charts import crd
 
 NOW = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
@@ -38,9 +39,12 @@ NOW = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
 VAULT = LocalVault(FixedKeys(KeyRing.parse(new_key_text(), "test")))
 
 EXCEPTIONS: set[tuple[str, Role, bool]] = {
-    (operation, role, True)  # nobody decides on what they requested
-    for operation in ("approve", "reject")
-    for role in (Role.ADMIN, Role.ENVIRONMENT_OWNER)
+    *(
+        (operation, role, True)  # nobody decides on what they requested
+        for operation in ("approve", "reject")
+        for role in (Role.ADMIN, Role.ENVIRONMENT_OWNER)
+    ),
+    ("approveCrd", Role.ADMIN, True),  # nor on a CRD of a version that they registered
 }
 """(operation, role, own) that the use case refuses although the route admits the role."""
 
@@ -53,7 +57,6 @@ class Route(msgspec.Struct, frozen=True):
     operation: str
     access: RouteAccess
     has_body: bool
-    example: Any
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -70,10 +73,9 @@ def routes() -> list[Route]:
             if method == "OPTIONS":
                 continue
             assert access is not None, f"{method} {route.path_format} declares no access"
-            field = handler.parsed_data_field
-            example = example_of(field.annotation) if field is not None else None
             name = handler.operation_id or handler.handler_name
-            collected.append(Route(method, route.path_format, str(name), access, field is not None, example))
+            has_body = handler.parsed_data_field is not None
+            collected.append(Route(method, route.path_format, str(name), access, has_body))
     return sorted(collected, key=str)
 
 
@@ -95,6 +97,46 @@ class FleetObjects(msgspec.Struct, frozen=True):
                 part = names["operators"] if "/operators/" in route.path else names[kind]
             parts.append(part)
         return "/".join(parts)
+
+    def body(self, route: Route, *, own: bool) -> Any:
+        """Return a body that names objects of the caller, or of somebody else; None if the route has none."""
+        names = self.own if own else self.other
+        return _bodies(names)[route.operation] if route.has_body else None
+
+
+def _bodies(names: dict[str, str]) -> dict[str, Any]:
+    """Return the body of each operation. All objects in it exist, so that only a right is missing if it is refused."""
+    operator, cluster, crd_name = names["operators"], names["clusters"], names["crds"]
+    deployment = {
+        "operator": operator,
+        "version": "1.0.0",
+        "targets": {"clusters": [cluster]},
+        "strategy": "Canary",
+    }
+    source = {"type": "http", "repository": "https://charts.example.com", "chart": "widget"}
+    return {
+        "registerOperator": {"name": "new-operator", "namespace": "widgets", "source": source},
+        "updateOperator": {"values": {"replicas": 2}},
+        "addOperatorVersion": {"version": "1.1.0"},
+        "registerCluster": {"name": "new-cluster", "environment": "Dev", "kubeconfig": "not a kubeconfig"},
+        "updateCluster": {"labels": {"tier": "gold"}},
+        "adoptRelease": {"operator": operator},
+        "storeCrd": {"operator": operator, "version": "1.0.0", "definition": crd("gadgets")},
+        "validateCrd": {"operator": operator, "version": "1.0.0"},
+        "approveCrd": {
+            "operator": operator,
+            "version": "1.0.0",
+            "digest": f"sha256:{'0' * 64}",
+            "comment": crd_name,
+        },
+        "createDeployment": deployment,
+        "previewDeployment": deployment,
+        "retryDeployment": {},
+        "rollBackDeployment": {"reason": "it fails"},
+        "approve": {"comment": "yes"},
+        "reject": {"comment": "no"},
+        "signInWithToken": {"token": "not a token"},
+    }
 
 
 async def create_objects(database: Database, *, caller: str) -> FleetObjects:
@@ -147,6 +189,8 @@ async def _create(connection: Any, creator: str, prefix: str) -> dict[str, str]:
     )
     await PostgresRollouts(VAULT).insert(connection, deployment, [target], {})
     await PostgresApprovals().insert(connection, [approval])
+    installed = OperatorInstallation(cluster.id, operator.id, release, 1, "1.0.0", f"sha256:{prefix}")
+    await InstallationRows().record(connection, installed)
     return {
         "operators": operator.name,
         "clusters": cluster.name,
