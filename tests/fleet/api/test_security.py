@@ -122,3 +122,11 @@ async def test_a_hostile_name_is_refused(api: ApiClient, name: str) -> None:
 async def test_a_host_header_does_not_reach_a_response(api: ApiClient) -> None:
     response = await api.post(PATH, WIDGET, headers={"Host": "evil.example.com"})
     assert "evil" not in response.text + str(response.headers)
+
+
+@pytest.mark.parametrize(
+    "moment", ["0.5", "1", "2026-11-17T12:00:00", "yesterday", "", "null", "2026-13-01T00:00:00Z"]
+)
+async def test_a_time_in_a_query_has_a_date_and_a_time_zone(api: ApiClient, moment: str) -> None:
+    response = await api.get("/api/v1/audit", params={"since": moment})
+    assert (response.status_code, response.json()["errors"][0]["path"]) == (400, "/since")

@@ -27,7 +27,9 @@ CrdName = Annotated[
 PageCursor = Annotated[
     str,
     QueryParameter(
-        max_length=1024, description="`nextCursor` of the page before; the first page without it."
+        max_length=1024,
+        description="`nextCursor` of the page before; the first page without it.",
+        schema_extra={"pattern": "^[A-Za-z0-9_-]*$"},
     ),
 ]
 PageLimit = Annotated[
@@ -36,6 +38,9 @@ PageLimit = Annotated[
 IfMatch = Annotated[
     str | None,
     HeaderParameter(
-        name="If-Match", max_length=64, description="The ETag of the version that the change is based on."
+        name="If-Match",
+        max_length=64,
+        description="The ETag of the version that the change is based on.",
+        schema_extra={"pattern": '^("[0-9]{1,18}"|[*])$'},
     ),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -195,3 +196,14 @@ async def test_an_unreachable_database_is_reported_without_its_password() -> Non
 
 def test_the_sql_clock_is_the_function_of_the_schema() -> None:
     assert str(NOW) == "fleet.now()"
+
+
+def test_a_database_for_a_test_is_made_within_50_milliseconds(postgres: PostgresServer) -> None:
+    """Hundreds of tests make one each. The best of several, because the machine may be busy."""
+    seconds = []
+    for _ in range(7):
+        started = time.perf_counter()
+        url = postgres.create_database()
+        seconds.append(time.perf_counter() - started)
+        postgres.drop_database(url)
+    assert min(seconds) < 0.05, seconds

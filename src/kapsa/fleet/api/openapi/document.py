@@ -27,7 +27,8 @@ __all__ = ["build_document", "response_type"]
 _REFERENCE = "#/components/schemas/{name}"
 _DESCRIPTION = (
     "Rolls operators (Helm charts with CRDs) out over many clusters. Errors are problem documents (RFC 9457), "
-    "durations are ISO 8601, lists are paged with cursors, and every POST accepts an `Idempotency-Key`."
+    "durations are ISO 8601, lists are paged with cursors, and every POST accepts an `Idempotency-Key`. "
+    "No text may have the character U+0000."
 )
 _LIMITS = {
     "ge": "minimum",
@@ -150,7 +151,7 @@ def _parameters(
     for name, definition, field in parameter_fields(handler):
         limits = {key: getattr(definition, key) for key in _LIMITS if getattr(definition, key) is not None}
         schema = {**_without_null(schemas[_key(field.annotation)])}
-        schema |= {_LIMITS[key]: value for key, value in limits.items()}
+        schema |= {_LIMITS[key]: value for key, value in limits.items()} | (definition.schema_extra or {})
         if field.default not in (Empty, None, inspect.Parameter.empty):
             schema["default"] = msgspec.to_builtins(field.default)
         location = definition.param_type.value

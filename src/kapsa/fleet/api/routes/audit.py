@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Annotated
 
+import msgspec
 from litestar import Controller, get
 from litestar.params import QueryParameter
 
@@ -30,10 +31,17 @@ ObjectId = Annotated[
     QueryParameter(name="objectId", max_length=256, description="Only entries of the object with this id."),
 ]
 Since = Annotated[
-    datetime | None, QueryParameter(description="Only entries at or after this time, with a time zone.")
+    str | None,
+    QueryParameter(
+        description="Only entries at or after this time, with a time zone.",
+        schema_extra={"format": "date-time"},
+    ),
 ]
 Until = Annotated[
-    datetime | None, QueryParameter(description="Only entries before this time, with a time zone.")
+    str | None,
+    QueryParameter(
+        description="Only entries before this time, with a time zone.", schema_extra={"format": "date-time"}
+    ),
 ]
 
 
@@ -61,14 +69,21 @@ class AuditController(Controller):
             action=action,
             object_kind=object_kind,
             object_id=object_id,
-            since=_with_zone("since", since),
-            until=_with_zone("until", until),
+            since=_moment("since", since),
+            until=_moment("until", until),
         )
         return await request.use_cases.audit_log.page(request.principal, criteria, cursor=cursor, limit=limit)
 
 
-def _with_zone(name: str, moment: datetime | None) -> datetime | None:
-    if moment is not None and moment.tzinfo is None:
-        message = "must have a time zone, such as 2026-11-17T12:00:00Z"
+def _moment(name: str, text: str | None) -> datetime | None:
+    """Return the time in a parameter. It is a text here, because litestar reads a number as one, too."""
+    if text is None:
+        return None
+    try:
+        moment = msgspec.convert(text, datetime)
+    except msgspec.ValidationError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        message = "must be a time with a time zone, such as 2026-11-17T12:00:00Z"
         raise InvalidInput(f"{name} {message}", InvalidField(f"/{name}", message))
     return moment

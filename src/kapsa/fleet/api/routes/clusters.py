@@ -33,7 +33,11 @@ NamePrefix = Annotated[
 ]
 Labels = Annotated[
     str,
-    QueryParameter(max_length=1024, description="Only clusters with these labels: `region=eu,tier=gold`."),
+    QueryParameter(
+        max_length=1024,
+        description="Only clusters with these labels: `region=eu,tier=gold`.",
+        schema_extra={"pattern": "^([^=,\\x00]+=[^,\\x00]*(,[^=,\\x00]+=[^,\\x00]*)*)?$"},
+    ),
 ]
 Refresh = Annotated[bool, QueryParameter(description="Take the inventory again, now.")]
 

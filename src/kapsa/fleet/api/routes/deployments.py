@@ -37,7 +37,10 @@ AfterEvent = Annotated[
 LastEvent = Annotated[
     str | None,
     HeaderParameter(
-        name="Last-Event-ID", max_length=20, description="The last entry that a broken stream has received."
+        name="Last-Event-ID",
+        max_length=20,
+        description="The last entry that a broken stream has received.",
+        schema_extra={"pattern": "^[0-9]{0,16}$"},
     ),
 ]
 Accept = Annotated[
