@@ -49,11 +49,14 @@ class HelmGate:
 
     @asynccontextmanager
     async def open(
-        self, transport: Transport, guard: LeaseGuard, *, idle: bool = False
+        self, transport: Transport, guard: LeaseGuard, *, restores: bool = False
     ) -> AsyncIterator[tuple[GateSession, GateAccess]]:
-        """Let one run through to a cluster, until the block ends or the lease lapses."""
+        """Let one run through to a cluster, until the block ends or the lease lapses.
+
+        `restores` is true for a rollback.
+        """
         await self._listen()
-        session = GateSession(transport, guard, idle=idle)
+        session = GateSession(transport, guard, restores=restores)
         self._sessions[session.token] = session
         try:
             yield session, GateAccess(f"https://{_ADDRESS}:{self._port}", self._authority, session.token)

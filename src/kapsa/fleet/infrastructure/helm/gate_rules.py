@@ -2,6 +2,9 @@
 
 CRDs are applied by the manager before helm runs, and are never taken away: helm deletes a CRD that is missing from
 the next manifest, and every custom resource with it. The gate lets no such request through.
+
+The first revision of a blue-green release is stored at rest: zero replicas, and webhooks that match nothing. It ran
+when a later deployment came, so a rollback to it wakes its objects on the way.
 """
 
 import enum
@@ -12,14 +15,20 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from kapsa.fleet.infrastructure.helm.api_path import ApiPath, parse_path
+from kapsa.fleet.infrastructure.operations.handover.idle_marks import (
+    REPLICAS,
+    active_webhooks,
+    desired_replicas,
+)
 
 __all__ = ["GateRequest", "GateRuling", "RequestRefused", "judge_request"]
 
-_READS = frozenset({"GET", "HEAD"})
+_READS = frozenset({"GET"})
 _WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _FORBIDDEN_SUBRESOURCES = frozenset({"exec", "attach", "portforward", "proxy", "token"})
 """Ways into containers, and to credentials that outlive the run. Helm needs none of them."""
-_SCALED = frozenset({"deployments", "statefulsets", "replicasets"})
+_SCALED = frozenset({"deployments", "statefulsets"})
+_WEBHOOKS = frozenset({"validatingwebhookconfigurations", "mutatingwebhookconfigurations"})
 
 
 class RequestRefused(Exception):  # noqa: N818 - named after what happened
@@ -61,10 +70,8 @@ class GateRuling(enum.StrEnum):
     """A write that changes nothing: a dry run, or one that only asks a question."""
 
 
-def judge_request(request: GateRequest, *, idle: bool) -> tuple[GateRuling, GateRequest]:
-    """Return the way of a request, and the request as it is forwarded.
-
-    In an idle run, workloads are created with zero replicas. The manifest that helm stores keeps their number.
+def judge_request(request: GateRequest, *, restores: bool = False) -> tuple[GateRuling, GateRequest]:
+    """Return the way of a request, and the request as it is forwarded. `restores` is true for a rollback.
 
     Raises `RequestRefused` if the request may not be made.
     """
@@ -79,20 +86,16 @@ def judge_request(request: GateRequest, *, idle: bool) -> tuple[GateRuling, Gate
         return (GateRuling.WATCH if watches or follows else GateRuling.READ), request
     if path is None:
         raise RequestRefused(403, "Forbidden", f"{request.method} {request.path} is not a resource")
-    return _judge_write(request, path, idle)
+    return _judge_write(request, path, restores)
 
 
-def _judge_write(request: GateRequest, path: ApiPath, idle: bool) -> tuple[GateRuling, GateRequest]:
+def _judge_write(request: GateRequest, path: ApiPath, restores: bool) -> tuple[GateRuling, GateRequest]:
     if path.resource == "customresourcedefinitions" and path.group == "apiextensions.k8s.io":
         return GateRuling.TRY, _tried_crd(request, path)
     if ("dryRun", "All") in request.query or path.group == "authorization.k8s.io":
         return GateRuling.TRY, request
-    if idle and path.group == "apps" and not path.subresource and request.method != "DELETE":
-        if path.resource == "daemonsets":
-            message = f"{path} cannot be installed idle: a DaemonSet has no replicas. Use another strategy"
-            raise RequestRefused(422, "Invalid", message)
-        if path.resource in _SCALED:
-            return GateRuling.WRITE, _at_zero(request)
+    if restores and request.method != "DELETE" and not path.subresource:
+        return GateRuling.WRITE, _woken(request, path)
     return GateRuling.WRITE, request
 
 
@@ -112,18 +115,18 @@ def _tried_crd(request: GateRequest, path: ApiPath) -> GateRequest:
     return msgspec.structs.replace(request, target=target)
 
 
-def _at_zero(request: GateRequest) -> GateRequest:
-    """Return the write of a workload with zero replicas."""
+def _woken(request: GateRequest, path: ApiPath) -> GateRequest:
+    """Return the write of an object that is stored at rest as it is when it runs."""
+    scaled = path.group == "apps" and path.resource in _SCALED
+    webhooks = path.group == "admissionregistration.k8s.io" and path.resource in _WEBHOOKS
+    if not scaled and not webhooks:
+        return request
     try:
-        body: Any = msgspec.json.decode(request.body)
-    except msgspec.DecodeError:
-        body = None
-    spec = body.get("spec") if isinstance(body, dict) else None
-    if not isinstance(body, dict) or not isinstance(spec, dict | None):
-        message = (
-            f"{request.path}: the body is not the JSON of an object, so its replicas cannot be set to zero"
-        )
-        raise RequestRefused(422, "Invalid", message)
-    return msgspec.structs.replace(
-        request, body=msgspec.json.encode({**body, "spec": {**(spec or {}), "replicas": 0}})
-    )
+        body = msgspec.json.decode(request.body, type=dict[str, Any])
+        if webhooks:
+            body["webhooks"] = active_webhooks(body["webhooks"])
+        elif REPLICAS in body["metadata"]["annotations"]:
+            body["spec"]["replicas"] = desired_replicas(body)
+    except (msgspec.DecodeError, AttributeError, KeyError, TypeError):
+        return request  # an object without annotations, or a part of one: it is not at rest
+    return msgspec.structs.replace(request, body=msgspec.json.encode(body))

@@ -45,7 +45,7 @@ class GateWrite(msgspec.Struct, omit_defaults=True, rename="camel"):
 class GateSession:
     """The requests of one run."""
 
-    def __init__(self, transport: Transport, guard: LeaseGuard, *, idle: bool = False) -> None:
+    def __init__(self, transport: Transport, guard: LeaseGuard, *, restores: bool = False) -> None:
         self.token = secrets.token_urlsafe(32)
         self.writes: list[GateWrite] = []
         self.write_count = 0
@@ -53,7 +53,7 @@ class GateSession:
         """The reason why a request got no answer; empty if each got one."""
         self._transport = transport
         self._guard = guard
-        self._idle = idle
+        self._restores = restores
         self._trace = _trace_headers()
         self.lapsed = False
         """True if the lease was seen to have lapsed."""
@@ -92,7 +92,7 @@ class GateSession:
         if self._ended.is_set():
             raise _over()
         try:
-            return judge_request(request, idle=self._idle)
+            return judge_request(request, restores=self._restores)
         except RequestRefused as error:
             if request.method != "GET":
                 self._record(request, effect="refused").status = error.status

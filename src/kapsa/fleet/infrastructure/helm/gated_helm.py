@@ -66,7 +66,6 @@ class HelmRun(msgspec.Struct, frozen=True):
     release: ReleaseRef
     arguments: tuple[str, ...]
     files: HelmInput | None = None
-    idle: bool = False
 
     @property
     def values(self) -> Mapping[str, Any]:
@@ -118,7 +117,7 @@ class GatedHelm:
         """
         files = HelmInput(await self._archive(request.chart_digest), request.values, request.manifest)
         arguments = self._upgrade_arguments(request)
-        run = HelmRun("upgrade", request.cluster_id, request.release, arguments, files, request.idle)
+        run = HelmRun("upgrade", request.cluster_id, request.release, arguments, files)
         finished = await self._run(run, guard)
         return msgspec.json.decode(finished.output, type=_Printed).version
 
@@ -202,8 +201,8 @@ class GatedHelm:
         """Run helm to its end. Raises what its end means."""
         async with self._slots, self._reach(run.cluster_id) as client:
             guard.check()
-            await self._record(f"{run.verb}Begin", run.cluster_id, run.release, {"idle": run.idle})
-            async with self._gate.open(client.transport, guard, idle=run.idle) as (
+            await self._record(f"{run.verb}Begin", run.cluster_id, run.release, {})
+            async with self._gate.open(client.transport, guard, restores=run.verb == "rollback") as (
                 session,
                 access,
             ):

@@ -1,0 +1,285 @@
+"""The gate: who may pass, what is forwarded, and what happens after the lease."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+
+from kapsa.fleet.infrastructure.helm.api_path import ApiPath, parse_path
+from kapsa.fleet.infrastructure.helm.gate import GateAccess, HelmGate
+from kapsa.fleet.infrastructure.helm.gate_session import GateSession
+from kapsa.fleet.orchestrator.ports.leases import LeaseGuard
+from kapsa.runtime import Response, TransportError
+
+APPLY = {"Content-Type": "application/apply-patch+yaml"}
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+CONFIG_MAPS = "/api/v1/namespaces/shop/configmaps"
+
+
+class FakeServer:
+    """A transport to an API server that answers each request with 200, or as a test wants."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, str, Mapping[str, str], bytes]] = []
+        self.failures: list[TransportError] = []
+        self.status = 200
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Any = (),
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        timeout: float | None = None,
+    ) -> Response:
+        if self.failures:
+            raise self.failures.pop(0)
+        self.requests.append((method, path, headers or {}, body))
+        return Response(self.status, {"content-type": "application/json", "set-cookie": "no"}, b"{}")
+
+    @asynccontextmanager
+    async def stream(self, method: str, path: str, **options: Any) -> AsyncIterator[Any]:
+        self.requests.append((method, path, options["headers"], b""))
+        yield _Events()
+
+    async def close(self) -> None:
+        pass
+
+    @property
+    def lines(self) -> list[str]:
+        return [f"{method} {path}" for method, path, _, _ in self.requests]
+
+
+class _Events:
+    status = 200
+    headers: Mapping[str, str] = {"content-type": "application/json"}
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield b'{"type":"ADDED"}\n'
+        await asyncio.Event().wait()
+
+
+class OpenGate:
+    """A gate with one run under way, and an HTTP client in the place of helm."""
+
+    def __init__(self, gate: HelmGate, session: GateSession, access: GateAccess, http: Any) -> None:
+        self.gate = gate
+        self.session = session
+        self.access = access
+        self.http = http
+
+    async def send(self, method: str, target: str, token: str = "", **options: Any) -> tuple[int, Any]:
+        headers = {"Authorization": f"Bearer {token or self.access.token}", **options.pop("headers", {})}
+        async with self.http.request(
+            method, f"{self.access.server}{target}", headers=headers, **options
+        ) as response:
+            return response.status, json.loads(await response.read())
+
+
+class Clock:
+    """Time that a test moves."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def server() -> FakeServer:
+    return FakeServer()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@asynccontextmanager
+async def opened(server: FakeServer, clock: Clock, **options: Any) -> AsyncIterator[OpenGate]:
+    gate = HelmGate()
+    guard = LeaseGuard(10.0, clock)
+    async with gate.open(server, guard, **options) as (session, access):  # type: ignore[arg-type]
+        trust = ssl.create_default_context(cadata=access.authority.decode())
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust)) as http:
+            yield OpenGate(gate, session, access, http)
+    await gate.close()
+
+
+async def test_only_the_token_of_a_run_opens_the_gate(server: FakeServer, clock: Clock) -> None:
+    async with opened(server, clock) as gate:
+        assert (await gate.send("GET", "/version", token="wrong"))[0] == 401
+        assert (await gate.send("GET", "/version", token="\u00fc".encode().decode("latin-1")))[0] == 401
+        assert server.requests == []
+        assert (await gate.send("GET", "/version"))[0] == 200
+        async with gate.gate.open(server, LeaseGuard(10.0, clock)) as (_, other):  # type: ignore[arg-type]
+            assert (await gate.send("GET", "/version", token=other.token))[0] == 200
+        status, body = await gate.send("GET", "/version", token=other.token)
+        assert (status, body["reason"]) == (401, "Unauthorized")
+
+
+async def test_no_credential_and_no_impersonation_of_helm_is_forwarded(
+    server: FakeServer, clock: Clock
+) -> None:
+    async with opened(server, clock) as gate:
+        headers = {"Impersonate-User": "admin", "Cookie": "a=b", "Accept": "application/json"}
+        await gate.send("GET", f"{CONFIG_MAPS}?limit=5", headers=headers)
+    _, target, forwarded, _ = server.requests[0]
+    assert target == f"{CONFIG_MAPS}?limit=5"
+    assert forwarded == {"Accept": "application/json"}
+
+
+async def test_nothing_is_forwarded_after_the_lease(server: FakeServer, clock: Clock) -> None:
+    async with opened(server, clock) as gate:
+        assert (await gate.send("PATCH", f"{CONFIG_MAPS}/a", data=b"{}", headers=APPLY))[0] == 200
+        clock.seconds = 10.0
+        status, body = await gate.send("PATCH", f"{CONFIG_MAPS}/a", data=b"{}", headers=APPLY)
+        assert (status, gate.session.lapsed) == (403, True)
+        assert "lease of this run has lapsed" in body["message"]
+        clock.seconds = 0.0  # a clock that jumps back opens nothing again
+        assert (await gate.send("GET", "/version"))[0] == 403
+        assert (await gate.send("DELETE", f"{CONFIG_MAPS}/a"))[0] == 403
+    assert server.lines == [f"PATCH {CONFIG_MAPS}/a"]
+
+
+async def test_a_run_that_got_no_answer_to_a_write_writes_nothing_more(
+    server: FakeServer, clock: Clock
+) -> None:
+    server.failures = [TransportError("PATCH: the connection failed", sent=True)]
+    async with opened(server, clock) as gate:
+        assert (await gate.send("PATCH", f"{CONFIG_MAPS}/a", data=b"{}"))[0] == 503
+        assert (await gate.send("PUT", "/api/v1/namespaces/shop/secrets/s", data=b"{}"))[0] == 503
+        assert gate.session.unreachable == "PATCH: the connection failed"
+    assert server.requests == []
+    assert [(write.verb, write.status) for write in gate.session.writes] == [("PATCH", 0)]
+
+
+async def test_a_write_that_was_not_sent_and_a_read_are_tried_again(server: FakeServer, clock: Clock) -> None:
+    async with opened(server, clock) as gate:
+        server.failures = [TransportError("cannot connect", sent=False)]
+        assert (await gate.send("PATCH", f"{CONFIG_MAPS}/a", data=b"{}"))[0] == 200
+        server.failures = [TransportError("broke off", sent=True)]
+        assert (await gate.send("GET", CONFIG_MAPS))[0] == 200
+        assert gate.session.unreachable == ""
+
+
+async def test_a_crd_is_tried_and_never_changed_or_deleted(server: FakeServer, clock: Clock) -> None:
+    async with opened(server, clock) as gate:
+        target = f"{CRDS}/widgets.example.com"
+        query = "?dryRun=&fieldManager=helm&force=false"
+        assert (await gate.send("PATCH", f"{target}{query}", data=b"{}", headers=APPLY))[0] == 200
+        assert (await gate.send("PUT", target, data=b"{}"))[0] == 200
+        for spelled in (target, target.replace("customr", "custom%72"), CRDS):
+            status, body = await gate.send("DELETE", spelled)
+            assert (status, body["reason"]) == (404, "NotFound")
+    assert server.lines == [
+        f"PATCH {target}?fieldManager=helm&dryRun=All&force=true",
+        f"PUT {target}?dryRun=All",
+    ]
+    assert {write.effect for write in gate.session.writes} == {"try", "refused"}
+
+
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        ("GET", "/api/v1/namespaces/shop/pods/p/exec?command=sh"),
+        ("POST", "/api/v1/namespaces/shop/pods/p/attach"),
+        ("GET", "/api/v1/namespaces/shop/services/s/proxy"),
+        ("POST", "/api/v1/namespaces/kube-system/serviceaccounts/default/token"),
+        ("POST", "/logs"),
+        ("DELETE", "/api/v1/namespaces/shop/configmaps/a%2Fb"),
+        ("OPTIONS", "/api/v1/nodes"),
+    ],
+)
+async def test_ways_into_containers_and_to_lasting_credentials_are_closed(
+    server: FakeServer, clock: Clock, method: str, target: str
+) -> None:
+    import yarl
+
+    async with opened(server, clock) as gate:
+        url = yarl.URL(f"{gate.access.server}{target}", encoded=True)
+        headers = {"Authorization": f"Bearer {gate.access.token}"}
+        async with gate.http.request(method, url, headers=headers) as response:
+            assert response.status in (403, 405)
+    assert server.requests == []
+
+
+async def test_a_watch_is_passed_on_as_it_arrives_and_ends_with_the_run(
+    server: FakeServer, clock: Clock
+) -> None:
+    async with opened(server, clock) as gate:
+        headers = {"Authorization": f"Bearer {gate.access.token}"}
+        url = f"{gate.access.server}{CONFIG_MAPS}?watch=true"
+        async with gate.http.get(url, headers=headers) as response:
+            assert await response.content.readline() == b'{"type":"ADDED"}\n'
+            await gate.session.close()
+            with pytest.raises(aiohttp.ClientError):
+                await response.content.read()
+
+
+async def test_a_throttled_request_tells_helm_when_to_try_again(server: FakeServer, clock: Clock) -> None:
+    server.status = 429
+    async with opened(server, clock) as gate:
+        headers = {"Authorization": f"Bearer {gate.access.token}"}
+        async with gate.http.get(f"{gate.access.server}/version", headers=headers) as response:
+            assert (response.status, response.headers["Retry-After"]) == (429, "1")
+            assert "Set-Cookie" not in response.headers
+
+
+async def test_a_rollback_wakes_what_was_stored_at_rest(server: FakeServer, clock: Clock) -> None:
+    resting: dict[str, Any] = {
+        "metadata": {"annotations": {"fleet.kapsa-project.io/replicas": "3"}},
+        "spec": {"replicas": 0},
+    }
+    condition = {"name": "fleet.kapsa-project.io/idle", "expression": "false"}
+    configuration = {"webhooks": [{"name": "a", "matchConditions": [condition]}]}
+    plain = {"metadata": {}, "spec": {}}
+    webhooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/w"
+    deployments = "/apis/apps/v1/namespaces/shop/deployments"
+    for restores in (True, False):
+        async with opened(server, clock, restores=restores) as gate:
+            await gate.send("PATCH", f"{deployments}/c", json=resting, headers=APPLY)
+            await gate.send("PATCH", f"{deployments}/plain", json=plain, headers=APPLY)
+            await gate.send("PATCH", webhooks, json=configuration, headers=APPLY)
+    bodies = [json.loads(body) for *_, body in server.requests]
+    assert bodies[0]["spec"] == {"replicas": 3}
+    assert bodies[2] == {"webhooks": [{"name": "a"}]}
+    assert [bodies[1], *bodies[3:]] == [plain, resting, plain, configuration]
+
+
+async def test_the_trace_context_reaches_the_api_server(server: FakeServer, clock: Clock) -> None:
+    from opentelemetry import trace
+
+    context = trace.SpanContext(0xABC, 0xDEF, is_remote=False, trace_flags=trace.TraceFlags(1))
+    with trace.use_span(trace.NonRecordingSpan(context)):
+        async with opened(server, clock) as gate:
+            await gate.send("GET", "/version")
+    assert server.requests[0][2]["traceparent"] == f"00-{0xABC:032x}-{0xDEF:016x}-01"
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/api/v1/namespaces", ApiPath("", "namespaces")),
+        ("/api/v1/namespaces/shop", ApiPath("", "namespaces", "", "shop")),
+        ("/api/v1/namespaces/shop/finalize", ApiPath("", "namespaces", "", "shop", "finalize")),
+        ("/api/v1/namespaces/shop/pods/p/log", ApiPath("", "pods", "shop", "p", "log")),
+        ("/apis/apps/v1/deployments", ApiPath("apps", "deployments")),
+        ("/apis/apps/v1/namespaces/shop/deployments/d", ApiPath("apps", "deployments", "shop", "d")),
+        ("/version", None),
+        ("/api/v1/namespaces/../secrets", None),
+        ("//api/v1/secrets", None),
+    ],
+)
+def test_a_path_names_a_resource(path: str, expected: ApiPath | None) -> None:
+    assert parse_path(path) == expected
