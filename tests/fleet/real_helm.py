@@ -36,7 +36,7 @@ __all__ = [
     "ApiWrite",
     "RealHelm",
     "config_map",
-    "hook_job",
+    "hook",
     "kill_helm",
     "lease",
     "manifest_of",
@@ -57,10 +57,10 @@ def config_map(name: str, namespace: str, **data: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
-def hook_job(name: str, namespace: str, hook: str) -> dict[str, Any]:
+def hook(name: str, namespace: str, events: str, **data: str) -> dict[str, Any]:
     """Return a hook that is done as soon as it exists."""
-    made = config_map(name, namespace, hook=hook)
-    return {**made, "metadata": {**made["metadata"], "annotations": {"helm.sh/hook": hook}}}
+    made = config_map(name, namespace, **data)
+    return {**made, "metadata": {**made["metadata"], "annotations": {"helm.sh/hook": events}}}
 
 
 def manifest_of(*objects: Mapping[str, Any]) -> bytes:
@@ -87,7 +87,7 @@ class TamperedTransport:
     def __init__(self, inner: Transport) -> None:
         self.inner = inner
         self.count = 0
-        self.tamper: Callable[[ApiWrite], Awaitable[Response | None]] | None = None
+        self.tamper: Callable[[ApiWrite], Awaitable[Any]] | None = None
         """Called for each write. What it returns before the write is the answer in place of the server's."""
 
     async def request(self, method: str, path: str, **options: Any) -> Response:
@@ -191,7 +191,7 @@ class RealHelm:
 
     @asynccontextmanager
     async def connect(self, cluster_id: uuid.UUID) -> AsyncIterator[Client]:
-        if cluster_id != CLUSTER:
+        if cluster_id != self.cluster_id:
             raise UnknownObject(f"there is no cluster {cluster_id}")
         yield self.connected()
 

@@ -93,10 +93,16 @@ class FakePlanSources:
 class RolloutHarness:
     """One operator in three versions, clusters by name, and engines over one database."""
 
-    def __init__(self, database: Database, *names: str, policy: ApprovalPolicy | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *names: str,
+        policy: ApprovalPolicy | None = None,
+        sources: FakePlanSources | None = None,
+    ) -> None:
         self.database = database
-        self.clusters = FakeClusters(*names, identify=cluster_id)
-        self.sources = FakePlanSources(self.clusters)
+        self.sources = sources or FakePlanSources(FakeClusters(*names, identify=cluster_id))
+        self.clusters = self.sources.clusters
         self.vault = LocalVault(FixedKeys(KeyRing.parse(new_key_text(), "test")))
         self.outbox = RecordedOutbox()
         self.audit = AuditRecorder()
