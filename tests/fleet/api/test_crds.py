@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import msgspec
 import pytest
 from sqlalchemy import text
 
+from kapsa.fleet.domain.health import CheckKind, Evidence, HealthCheck, OperatorHealth
 from kapsa.fleet.infrastructure.postgres.database import Database
 from tests.fleet.api.harness import WIDGET, ApiClient
 from tests.fleet.api.objects import create_objects
@@ -69,6 +71,17 @@ async def test_a_malformed_crd_is_refused_with_the_path(stored: ApiClient) -> No
     assert response.json()["errors"][0]["path"].startswith("/definition/spec/versions/0/schema")
 
 
+_UNHEALTHY = OperatorHealth(
+    2,
+    "sha256:own",
+    (
+        HealthCheck(CheckKind.PODS, Evidence.FAILING, "CrashLoopBackOff", "pod a crashes", conclusive=True),
+        HealthCheck(CheckKind.WEBHOOKS, Evidence.HEALTHY, "Passed", ""),
+    ),
+    controller_pods=1,
+)
+
+
 async def test_the_health_of_an_operator_has_the_shape_of_the_seed(
     api: ApiClient, database: Database
 ) -> None:
@@ -98,12 +111,27 @@ async def test_the_health_of_an_operator_has_the_shape_of_the_seed(
     async with database.transaction() as connection:
         await connection.execute(
             text(
-                "UPDATE fleet.deployment_cluster SET document = document ||"
-                """ '{"revision": 2, "progress": {"last": "Failing", "reason": "CrashLoopBackOff"}}'"""
-            )
+                "INSERT INTO fleet.release_reading (cluster_id, namespace, release, health, memory, checked_at)"
+                " SELECT cluster_id, namespace, release_name, CAST(:health AS jsonb), '{}', fleet.now()"
+                " FROM fleet.installation"
+            ),
+            {"health": msgspec.json.encode(_UNHEALTHY).decode()},
         )
     report = (await api.get(path)).json()
     assert report["overallHealth"] == "Unhealthy"
-    assert report["clusters"][0]["reason"] == "CrashLoopBackOff"
+    shown = report["clusters"][0]
+    assert (shown["reason"], shown["controllerPods"]) == ("CrashLoopBackOff", 1)
+    assert (shown["webhookStatus"], shown["crdReconciliation"]) == ("Available", "None")
+    assert [check["kind"] for check in shown["checks"]] == ["Pods", "Webhooks"]
+    assert shown["lastChecked"] is not None
+    async with database.transaction() as connection:
+        await connection.execute(
+            text("UPDATE fleet.release_reading SET checked_at = checked_at - interval '4 minutes'")
+        )
+    stale = (await api.get(on_cluster)).json()
+    assert (stale["health"], stale["reason"], stale["controllerPods"]) == ("Unknown", "Stale", None)
+    async with database.transaction() as connection:
+        await connection.execute(text("UPDATE fleet.installation SET revision = 3"))
+    assert (await api.get(on_cluster)).json()["reason"] == "OtherRevision"
     assert (await api.get("/api/v1/clusters/none/operators/own-operator/health")).status_code == 404
     assert (await api.get("/api/v1/operators/none/health")).status_code == 404

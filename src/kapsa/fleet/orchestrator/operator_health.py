@@ -3,13 +3,13 @@
 import enum
 import uuid
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 import msgspec
 
 from kapsa.fleet.domain.errors import NotAllowed, UnknownObject
-from kapsa.fleet.domain.health import Evidence
+from kapsa.fleet.domain.health import CheckKind, Evidence, HealthCheck, OperatorHealth
 from kapsa.fleet.domain.principals import Principal
 from kapsa.fleet.orchestrator.ports.clusters import ClusterRepository
 from kapsa.fleet.orchestrator.ports.operators import OperatorRepository
@@ -23,6 +23,10 @@ __all__ = [
     "OperatorOnCluster",
     "ReleaseReading",
 ]
+
+
+_STALE_AFTER = timedelta(minutes=3)
+"""The age of a reading that says nothing any more: six sweeps have not renewed it."""
 
 
 class HealthWord(enum.StrEnum):
@@ -40,18 +44,19 @@ class PartStatus(enum.StrEnum):
     AVAILABLE = "Available"
     ACTIVE = "Active"
     FAILING = "Failing"
+    NONE = "None"
+    """The operator has no such part."""
     UNKNOWN = "Unknown"
 
 
 class ReleaseReading(msgspec.Struct, frozen=True):
-    """The newest evidence about an operator's release on a cluster."""
+    """The last reading of an operator's release on a cluster."""
 
     cluster: str
     version: str
     revision: int
-    evidence: Evidence = Evidence.UNKNOWN
-    reason: str = ""
-    message: str = ""
+    health: OperatorHealth | None = None
+    """None if no sweep has read the release yet."""
     checked_at: datetime | None = None
 
 
@@ -70,6 +75,8 @@ class OperatorOnCluster(msgspec.Struct, frozen=True, rename="camel"):
     reason: str = ""
     """A stable word if it is not healthy."""
     message: str = ""
+    checks: tuple[HealthCheck, ...] = ()
+    """Each check of the last reading."""
 
 
 class OperatorHealthReport(msgspec.Struct, frozen=True, rename="camel"):
@@ -112,7 +119,8 @@ class OperatorHealths:
             if registered is None:
                 raise UnknownObject(f"there is no operator {operator[:80]!r}")
             readings = await self._readings.readings(connection, registered.id)
-        entries = tuple(_entry(reading) for reading in readings)
+        now = await self._transactions.now()
+        entries = tuple(_entry(reading, now) for reading in readings)
         return OperatorHealthReport(operator, _overall(entry.health for entry in entries), entries)
 
     async def on_cluster(self, principal: Principal, cluster: str, operator: str) -> OperatorOnCluster:
@@ -134,21 +142,50 @@ _WORDS = {
 }
 
 
-def _entry(reading: ReleaseReading) -> OperatorOnCluster:
-    # A release passes only with positive evidence about all its parts; a failure may be of any of them.
-    healthy = reading.evidence is Evidence.HEALTHY
+def _entry(reading: ReleaseReading, now: datetime) -> OperatorOnCluster:
+    health = reading.health
+    doubt = _doubt(reading, now)
+    evidence = health.evidence if health is not None and doubt is None else Evidence.UNKNOWN
+    problem = health.first_problem if health is not None else None
+    reason, message = doubt or ((problem.reason, problem.message) if problem else ("", ""))
+    checks = health.checks if health is not None and doubt is None else ()
     return OperatorOnCluster(
         cluster_name=reading.cluster,
-        health=_WORDS[reading.evidence],
-        controller_pods=None,
-        webhook_status=PartStatus.AVAILABLE if healthy else PartStatus.UNKNOWN,
-        crd_reconciliation=PartStatus.ACTIVE if healthy else PartStatus.UNKNOWN,
+        health=_WORDS[evidence],
+        controller_pods=health.controller_pods if checks and health else None,
+        webhook_status=_part(checks, PartStatus.AVAILABLE, CheckKind.WEBHOOKS, CheckKind.CONVERSION),
+        crd_reconciliation=_part(checks, PartStatus.ACTIVE, CheckKind.RESOURCES, CheckKind.LEASE),
         last_checked=reading.checked_at,
         version=reading.version,
         revision=reading.revision,
-        reason=reading.reason or ("" if healthy else "NotChecked"),
-        message=reading.message or ("" if healthy else "no check has given evidence about this release"),
+        reason=reason,
+        message=message,
+        checks=checks,
     )
+
+
+def _doubt(reading: ReleaseReading, now: datetime) -> tuple[str, str] | None:
+    """Return why a reading says nothing about the release that runs now, None if it does."""
+    if reading.health is None or reading.checked_at is None:
+        return "NotChecked", "no check has given evidence about this release"
+    if reading.health.revision != reading.revision:
+        seen = f"revision {reading.health.revision}" if reading.health.revision else "no release"
+        return "OtherRevision", f"revision {reading.revision} was installed, and the last check saw {seen}"
+    if now - reading.checked_at > _STALE_AFTER:
+        return "Stale", f"the cluster has not answered a check since {reading.checked_at:%Y-%m-%dT%H:%M:%SZ}"
+    return None
+
+
+def _part(checks: Iterable[HealthCheck], passed: PartStatus, *kinds: CheckKind) -> PartStatus:
+    """Return the state of the part that some kinds of checks look at."""
+    seen = {check.evidence for check in checks if check.kind in kinds}
+    if Evidence.FAILING in seen:
+        return PartStatus.FAILING
+    if Evidence.UNKNOWN in seen:
+        return PartStatus.UNKNOWN
+    if seen:
+        return passed
+    return PartStatus.NONE if list(checks) else PartStatus.UNKNOWN
 
 
 def _overall(words: Iterable[HealthWord]) -> HealthWord:

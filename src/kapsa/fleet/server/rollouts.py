@@ -14,7 +14,6 @@ from kapsa.fleet.infrastructure.helm.gated_helm import GatedHelm
 from kapsa.fleet.infrastructure.operations.cluster_operations import ManagedClusterOperations
 from kapsa.fleet.infrastructure.operations.leased_clients import LeasedClients
 from kapsa.fleet.infrastructure.postgres.database import Database
-from kapsa.fleet.infrastructure.postgres.health.health_store import PostgresHealth
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
 from kapsa.fleet.infrastructure.postgres.registry.rollout_registry import PostgresRegistry
 from kapsa.fleet.infrastructure.postgres.rollouts.approvals import PostgresApprovals
@@ -61,6 +60,7 @@ def build_rollouts(
     audit: AuditTrail,
     outbox: Outbox,
     registry: RegistryServices,
+    observer: OperatorObserver,
 ) -> RolloutServices:
     """Build the rollouts on the registry of a manager."""
     store, approvals, rows = PostgresRollouts(vault), PostgresApprovals(), PostgresRegistry()
@@ -78,7 +78,7 @@ def build_rollouts(
     )
     conductor = RolloutConductor(database, store, rows, planner, desk, chosen)
     helm = GatedHelm(database, PostgresOperators(), registry.clients.client, audit)
-    services = ClusterServices(helm, _operations(database, registry, audit, store))
+    services = ClusterServices(helm, _operations(database, registry, audit, store, observer))
     worker = ClusterWorker(database, store, rows, services, chosen)
     return RolloutServices(
         deployments=Deployments(database, store, desk, rows, planner, audit, policy),
@@ -100,16 +100,14 @@ def approval_policy(settings: FleetSettings) -> ApprovalPolicy:
 
 
 def _operations(
-    database: Database, registry: RegistryServices, audit: AuditTrail, store: PostgresRollouts
+    database: Database,
+    registry: RegistryServices,
+    audit: AuditTrail,
+    store: PostgresRollouts,
+    observer: OperatorObserver,
 ) -> ManagedClusterOperations:
-    connect = registry.clients.client
-    return ManagedClusterOperations(
-        LeasedClients(connect, database, audit),
-        database,
-        PostgresOperators(),
-        store,
-        OperatorObserver(connect, database, PostgresHealth(), audit),
-    )
+    clients = LeasedClients(registry.clients.client, database, audit)
+    return ManagedClusterOperations(clients, database, PostgresOperators(), store, observer)
 
 
 def _planner(database: Database, registry: RegistryServices, audit: AuditTrail) -> RolloutPlanner:

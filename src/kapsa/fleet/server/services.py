@@ -25,6 +25,7 @@ from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
 from kapsa.fleet.infrastructure.vault.rotation import check_keys
 from kapsa.fleet.orchestrator.audit import AuditLog
 from kapsa.fleet.server.background import BackgroundTask
+from kapsa.fleet.server.health import HealthServices, build_health
 from kapsa.fleet.server.registry import RegistryServices, address_guard, build_registry
 from kapsa.fleet.server.rollouts import RolloutServices, build_rollouts
 from kapsa.fleet.settings import DATABASE_VARIABLE, PREFIX, FleetSettings
@@ -49,6 +50,7 @@ class ManagerServices(msgspec.Struct, frozen=True, kw_only=True):
     retention: Retention
     http_client: GuardedHttpClient
     registry: RegistryServices
+    health: HealthServices
     rollouts: RolloutServices
 
     def background(self) -> tuple[BackgroundTask, ...]:
@@ -59,6 +61,7 @@ class ManagerServices(msgspec.Struct, frozen=True, kw_only=True):
             BackgroundTask("outbox", self.dispatcher.deliver_due, every=1.0),
             BackgroundTask("retention", self.retention.sweep, every=3600.0),
             BackgroundTask("cluster-health", self.registry.monitor.run_due, every=1.0),
+            BackgroundTask("operator-health", self.health.sweeps.run_due, every=1.0),
             BackgroundTask("rollouts", self.rollouts.engine.serve, on_stop=self.rollouts.engine.stop),
         )
 
@@ -80,6 +83,7 @@ async def build_services(settings: FleetSettings, database: Database) -> Manager
     audit = PostgresAuditTrail()
     outbox = PostgresOutbox(settings.webhook_urls, mail=bool(settings.smtp_host))
     registry = build_registry(settings, database, vault, audit)
+    health = build_health(settings, database, audit, registry)
     return ManagerServices(
         settings=settings,
         database=database,
@@ -95,7 +99,8 @@ async def build_services(settings: FleetSettings, database: Database) -> Manager
         retention=Retention(database, foundation_rules(timedelta(days=settings.outbox_retention_days))),
         http_client=client,
         registry=registry,
-        rollouts=build_rollouts(settings, database, vault, audit, outbox, registry),
+        health=health,
+        rollouts=build_rollouts(settings, database, vault, audit, outbox, registry, health.observer),
     )
 
 

@@ -86,6 +86,15 @@ _ON_CLUSTER = {
     "lastChecked": _AT,
     "version": "1.19.1",
     "revision": 3,
+    "checks": [
+        {
+            "kind": "Pods",
+            "evidence": "Healthy",
+            "reason": "Passed",
+            "message": "3 pods of 3 controllers are ready",
+            "conclusive": False,
+        }
+    ],
 }
 
 EXAMPLES: dict[Any, Any] = {

@@ -4,7 +4,15 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-__all__ = ["HealthLimits", "HealthMemory", "LeaseMemory", "PodMemory", "ResourceBaseline", "recall"]
+__all__ = [
+    "HealthLimits",
+    "HealthMemory",
+    "LeaseMemory",
+    "PodMemory",
+    "ResourceBaseline",
+    "limits_for",
+    "recall",
+]
 
 
 class HealthLimits(msgspec.Struct, frozen=True):
@@ -22,6 +30,19 @@ class HealthLimits(msgspec.Struct, frozen=True):
     restart_window: timedelta = timedelta(minutes=5)
     """A pod fails the check with this many restarts in this time."""
     webhook_seconds: float = 1.0
+
+
+def limits_for(interval: timedelta) -> HealthLimits:
+    """Return the limits for checks at an interval: each patience is a number of checks, and at most the usual.
+
+    Resources get ten seconds at least, for a controller has to start and read them all.
+    """
+    usual, shortest = HealthLimits(), timedelta(seconds=10)
+    return HealthLimits(
+        settle=min(usual.settle, interval * 2 / 3),
+        reconcile=min(usual.reconcile, max(shortest, interval * 4)),
+        lease_patience=min(usual.lease_patience, interval * 2),
+    )
 
 
 class PodMemory(msgspec.Struct, frozen=True, rename="camel"):

@@ -7,4 +7,5 @@
 - `resource_reader`: custom resources, page by page.
 - `webhook_prober`, `conversion_prober`: dry-run writes through the API server.
 - `sample_objects`: objects for those writes.
+- `timed_calls`: the time of a call without the delays of retries.
 """

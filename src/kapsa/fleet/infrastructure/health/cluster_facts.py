@@ -11,8 +11,10 @@ from kapsa.fleet.domain.health.memory import HealthMemory
 from kapsa.fleet.domain.health.resources import KindFacts
 from kapsa.fleet.domain.health.workloads import WorkloadFacts
 from kapsa.fleet.infrastructure.clusters.answers import reason_of
+from kapsa.fleet.infrastructure.health.conversion_prober import ConversionProber
 from kapsa.fleet.infrastructure.health.release_reader import DeployedRelease
 from kapsa.fleet.infrastructure.health.resource_reader import CrdContent, read_crd, read_kind
+from kapsa.fleet.infrastructure.health.webhook_prober import WebhookProber
 from kapsa.fleet.infrastructure.health.workload_reader import (
     WORKLOADS,
     NamespaceContent,
@@ -45,11 +47,16 @@ class ClusterHealthReading:
         names = sorted({*crds, *(each.name for each in release.of_kind(_CRD))})
         definitions = await self._part(CheckKind.RESOURCES, self.definitions(names), (), unread)
         kinds = await self._part(CheckKind.RESOURCES, self.kinds(definitions), (), unread)
+        webhooks = WebhookProber(self._client, release, definitions)
+        conversions = ConversionProber(self._client, release.ref.namespace)
+        probes = await self._part(CheckKind.WEBHOOKS, webhooks.probe(), [], unread)
+        probes = probes + await self._part(CheckKind.CONVERSION, conversions.probe(definitions), [], unread)
         return OperatorFacts(
             revision=release.revision,
             chart_digest=chart_digest,
             workloads=workloads,
             kinds=kinds,
+            probes=tuple(probes),
             leases=tuple(lease_facts(contents, workloads, memory, self._now)),
             unread=tuple(unread),
         )

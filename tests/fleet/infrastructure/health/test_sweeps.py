@@ -1,0 +1,85 @@
+"""Sweeps in the background: shared by replicas, stored, and shown."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+
+from kapsa.fleet.domain.health import CheckKind, Evidence
+from kapsa.fleet.infrastructure.postgres.database import Database
+from kapsa.fleet.infrastructure.postgres.health.health_store import PostgresHealth
+from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import PostgresClusters
+from kapsa.fleet.orchestrator.health_sweeps import HealthSweeps
+from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
+from tests.fleet.examples import START, cluster_id
+from tests.fleet.infrastructure.health.operator_fixture import CLUSTER, RELEASE, OperatorFixture
+from tests.fleet.rollout_harness import managed_cluster
+
+NAMES = ("dev-1", "dev-2", "dev-3", "dev-4", "dev-5")
+
+
+class RecordingSweeper:
+    """A sweeper that records what it sweeps. Clusters that are offline raise."""
+
+    def __init__(self) -> None:
+        self.swept: list[uuid.UUID] = []
+        self.offline: set[uuid.UUID] = set()
+
+    async def sweep(self, cluster_id: uuid.UUID) -> int:
+        self.swept.append(cluster_id)
+        await asyncio.sleep(0)
+        if cluster_id in self.offline:
+            raise ClusterUnreachable("no route to host")
+        return 1
+
+
+async def test_replicas_share_the_sweeps_and_each_cluster_has_one_in_30_seconds(
+    database: Database, replica: Callable[[], Database]
+) -> None:
+    sweeper, databases = RecordingSweeper(), [database, replica(), replica()]
+    async with database.transaction() as connection:
+        for name in NAMES:
+            await PostgresClusters().insert(connection, managed_cluster(name), name)
+    sweeper.offline = {cluster_id("dev-2")}
+    sweeps = [HealthSweeps(each, PostgresHealth(), sweeper, batch=2) for each in databases]
+    for seconds in (0, 10, 29, 30, 59, 61):
+        for each in databases:
+            each.set_clock(START.replace(minute=seconds // 60, second=seconds % 60))
+        for _ in range(3):
+            await asyncio.gather(*(each.run_due() for each in sweeps))
+    assert sorted(sweeper.swept) == sorted(cluster_id(name) for name in NAMES for _ in range(3))
+
+
+async def test_a_sweep_stores_a_reading_of_each_release_and_leaves_an_audit_entry(
+    operator: OperatorFixture,
+) -> None:
+    assert await operator.observer.sweep(CLUSTER) == 0
+    await operator.define()
+    await operator.create_widgets(2)
+    await operator.reconcile("w0")
+    await operator.reconcile("w1", ready="False")
+    await operator.install()
+    await operator.record_installation()
+    await operator.ready()
+    assert await operator.observer.sweep(CLUSTER) == 1
+    operator.pass_time(120)
+    assert await operator.observer.sweep(CLUSTER) == 1
+    async with operator.database.transaction() as connection:
+        stored = await operator.store.reading(connection, CLUSTER, RELEASE)
+    assert stored is not None
+    assert (stored.health.revision, stored.health.controller_pods) == (2, 1)
+    evidence = {check.kind: check.evidence for check in stored.health.checks}
+    assert evidence == {CheckKind.PODS: Evidence.HEALTHY, CheckKind.RESOURCES: Evidence.FAILING}
+    assert [entry.action for entry in operator.audit.entries] == ["cluster.sweep", "cluster.sweep"]
+
+
+async def test_a_cluster_that_is_deleted_during_a_sweep_keeps_no_reading(operator: OperatorFixture) -> None:
+    await operator.install()
+    async with operator.database.transaction() as connection:
+        await connection.exec_driver_sql("DELETE FROM fleet.deployment_cluster")
+        await PostgresClusters().delete(connection, CLUSTER)
+    health = await operator.observe()
+    assert health.revision == 2
+    async with operator.database.transaction() as connection:
+        assert await operator.store.reading(connection, CLUSTER, RELEASE) is None
