@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from kapsa.adapters.helm.chart_archive import read_archive
+from kapsa.adapters.manifests.yaml_documents import load_objects
 from kapsa.fleet.domain.errors import InvalidInput
 from kapsa.fleet.domain.operators import ChartFacts, ManagedOperator, OperatorVersion, UploadedChart
 from kapsa.fleet.domain.releases import ReleaseRef
@@ -65,3 +66,42 @@ async def test_a_chart_that_does_not_render_is_refused_without_its_values(databa
     assert PASSWORD not in str(error.value) + error.value.fields[0].message
     with pytest.raises(InvalidInput, match="not stored"):
         await renderer.render(ChartRenderRequest("sha256:" + "0" * 64, RELEASE, {}, ""))
+
+
+async def test_the_second_release_of_blue_green_is_rendered_at_rest_under_names_of_its_own(
+    database: Database,
+) -> None:
+    deployment = (
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: widget}\n"
+        "spec: {replicas: {{ .Values.replicas }}, selector: {}, template: {}}\n"
+    )
+    webhook = (
+        "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\n"
+        "metadata: {name: '{{ .Values.fixed | default .Release.Name }}'}\nwebhooks: [{name: checks.example.com}]\n"
+    )
+    digest = await store(
+        database, {"templates/deployment.yaml": deployment, "templates/webhook.yaml": webhook}
+    )
+    renderer = StoredChartRenderer(database, PostgresOperators())
+    green = ReleaseRef("widget-green", "green")
+    request = ChartRenderRequest(digest, green, {"replicas": 3, "fixed": "checks"}, "", suffix_names=True)
+    manifest = await renderer.render(request)
+    objects = {each["kind"]: each for each in load_objects(manifest, "the manifest")}
+    assert objects["Deployment"]["spec"]["replicas"] == 0
+    assert objects["Deployment"]["metadata"]["annotations"] == {"fleet.kapsa-project.io/replicas": "3"}
+    webhooks = objects["ValidatingWebhookConfiguration"]
+    assert webhooks["metadata"]["name"] == "checks-green"
+    assert webhooks["webhooks"][0]["matchConditions"] == [
+        {"name": "fleet.kapsa-project.io/idle", "expression": "false"}
+    ]
+    assert objects["ClusterRole"]["metadata"]["name"] == "widget-green-widget"
+    assert await renderer.render(request) == manifest
+
+
+async def test_a_chart_with_a_daemon_set_is_refused_for_blue_green(database: Database) -> None:
+    agent = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: agent}\n"
+    digest = await store(database, {"templates/agent.yaml": agent})
+    renderer = StoredChartRenderer(database, PostgresOperators())
+    request = ChartRenderRequest(digest, ReleaseRef("widget-green", "green"), {}, "", suffix_names=True)
+    with pytest.raises(InvalidInput, match="DaemonSet agent cannot be scaled to zero"):
+        await renderer.render(request)

@@ -2,15 +2,24 @@
 
 import asyncio
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.helm.chart_archive import read_archive
 from kapsa.adapters.helm.renderer import render_manifest
+from kapsa.adapters.manifests.yaml_documents import YamlLimits, load_objects
 from kapsa.adapters.process.limited_process import ProcessLimits
 from kapsa.adapters.redaction import redact
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput
+from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.infrastructure.charts.scopes import cluster_scoped_kinds, is_crd
+from kapsa.fleet.infrastructure.charts.suffixed_names import suffixed
 from kapsa.fleet.infrastructure.charts.value_texts import texts_in
+from kapsa.fleet.infrastructure.operations.handover.idle_marks import rest
 from kapsa.fleet.orchestrator.ports.operators import OperatorRepository
 from kapsa.fleet.orchestrator.ports.plan_sources import ChartRenderRequest, KubernetesUnsupported
 from kapsa.fleet.orchestrator.ports.transactions import Transactions
@@ -19,6 +28,7 @@ __all__ = ["StoredChartRenderer"]
 
 _UNSUPPORTED = "which is incompatible with Kubernetes"
 """Helm's words for a chart whose `kubeVersion` leaves the cluster out."""
+_LIMITS = YamlLimits(bytes=32 * 1024 * 1024, documents=5000, nodes=2_000_000)
 _RENDERS = 2
 """Renders at the same time. Each is one run of helm with 65 MB."""
 
@@ -36,8 +46,17 @@ class StoredChartRenderer:
         """Return the manifest, hooks included.
 
         Raises InvalidInput if the chart does not render with these values. Helm may quote values, which
-        the message hides.
+        the message hides. For blue-green it is raised, too, if an object cannot be renamed or cannot be at rest.
         """
+        manifest = await self._render(request)
+        if not request.suffix_names:
+            return manifest
+        async with self._transactions.transaction() as connection:
+            crds = await self._operators.crds_of_chart(connection, request.chart_digest)
+        definitions = [each.definition for each in crds]
+        return await asyncio.to_thread(_second_release, manifest, request.release, definitions)
+
+    async def _render(self, request: ChartRenderRequest) -> bytes:
         async with self._transactions.transaction() as connection:
             content = await self._operators.archive(connection, request.chart_digest)
         if content is None:
@@ -61,3 +80,24 @@ class StoredChartRenderer:
                         raise KubernetesUnsupported(reason) from None
                     message = f"the chart does not render with these values: {reason}"
                     raise InvalidInput(message, InvalidField("/values", message)) from None
+
+
+def _second_release(manifest: bytes, release: ReleaseRef, crds: Sequence[Mapping[str, Any]]) -> bytes:
+    """Return a manifest for the release next to the one that runs: names of its own, and everything at rest.
+
+    It is written as JSON, which is YAML that every parser reads alike.
+    """
+    objects = load_objects(manifest, "the rendered chart", _LIMITS)
+    kinds = cluster_scoped_kinds([*crds, *(each for each in objects if is_crd(each))])
+    for each in objects:
+        if each["kind"] == "DaemonSet":
+            name = each["metadata"].get("name", "")
+            message = (
+                f"BlueGreen cannot be used: DaemonSet {name} cannot be scaled to zero; use Canary or Rolling"
+            )
+            raise InvalidInput(message, InvalidField("/strategy", message))
+    return b"".join(_document(rest(each)) for each in suffixed(objects, release, kinds))
+
+
+def _document(manifest: dict[str, Any]) -> bytes:
+    return b"---\n" + msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"

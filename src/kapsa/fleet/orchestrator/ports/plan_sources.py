@@ -79,7 +79,8 @@ class ChartRenderRequest(msgspec.Struct, frozen=True):
     values: dict[str, Any]
     kubernetes_version: str
     suffix_names: bool = False
-    """Blue-green: suffix cluster-scoped names, so that two releases fit next to each other."""
+    """Blue-green: suffix cluster-scoped names, so that two releases fit next to each other, and render them at rest:
+    controllers with zero replicas, webhooks that match nothing."""
 
 
 class KubernetesUnsupported(InvalidInput):

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from kapsa.adapters.manifests.yaml_documents import YamlLimits, load_objects
 
 __all__ = ["crds_in", "services_in", "without_crds"]
@@ -23,7 +25,7 @@ def without_crds(manifest: bytes) -> bytes:
     """Return a manifest without its CRDs, every other document byte for byte."""
     if _KIND not in manifest:
         return manifest
-    return b"".join(text for text, objects in _documents(manifest) if not any(map(_is_crd, objects)))
+    return b"".join(_remainder(text, objects) for text, objects in _documents(manifest))
 
 
 def crds_in(manifest: bytes) -> list[dict[str, Any]]:
@@ -36,6 +38,14 @@ def crds_in(manifest: bytes) -> list[dict[str, Any]]:
 def services_in(manifest: bytes) -> list[dict[str, Any]]:
     """Return the Services of a manifest."""
     return [each for each in load_objects(manifest, "the manifest", _LIMITS) if each["kind"] == "Service"]
+
+
+def _remainder(text: bytes, objects: list[dict[str, Any]]) -> bytes:
+    """Return a document without its CRDs: as it is, or nothing, or the other items of a list as documents."""
+    if not any(map(_is_crd, objects)):
+        return text
+    others = [each for each in objects if not _is_crd(each)]
+    return b"".join(b"---\n" + msgspec.json.encode(each) + b"\n" for each in others)
 
 
 def _documents(manifest: bytes) -> Iterator[tuple[bytes, list[dict[str, Any]]]]:
