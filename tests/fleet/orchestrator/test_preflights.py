@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from kapsa.fleet.domain.principals import Principal, Role
 from kapsa.fleet.domain.strategies import CanaryStrategy
 from kapsa.fleet.infrastructure.charts.release_renderer import StoredChartRenderer
 from kapsa.fleet.infrastructure.crds.live_resources import ClusterResources
+from kapsa.fleet.infrastructure.helm.gated_helm import GatedHelm
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
 from kapsa.fleet.infrastructure.postgres.rollouts.store import PostgresRollouts
 from kapsa.fleet.infrastructure.preflight.manifest_trials import DryRunTrials
@@ -24,17 +26,21 @@ from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
 from kapsa.fleet.orchestrator.crds.cluster_changes import ClusterChanges
 from kapsa.fleet.orchestrator.operator_values import RegisteredValues
 from kapsa.fleet.orchestrator.planner import PlannedRollout, PlanRequest, RolloutPlanner
+from kapsa.fleet.orchestrator.ports.helm import UpgradeRequest
+from kapsa.fleet.orchestrator.ports.leases import LeaseGuard
 from kapsa.fleet.orchestrator.preflights import ClusterPreflights
 from kapsa.fleet.orchestrator.registry.adoptions import AdoptRelease
 from kapsa.fleet.orchestrator.registry.clusters import RegisterCluster
 from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
 from kapsa.fleet.orchestrator.registry.operators import AddVersion, RegisterOperator
 from kapsa.runtime import Client
+from tests.eventually import eventually
 from tests.fleet.charts import operator_chart
 from tests.fleet.orchestrator.conftest import Registry
 from tests.fleet.orchestrator.registry.test_adoptions import install
 
 ADMIN = Principal("ada", frozenset({Role.ADMIN}))
+RBAC = "rbac.authorization.k8s.io"
 KINDS = (
     "v1/ConfigMap",
     "v1/Secret",
@@ -92,6 +98,27 @@ class Planning:
         )
         return await self.planner.plan(request)
 
+    async def carry_out(self, planned: PlannedRollout) -> None:
+        """Let the real helm apply what was planned."""
+        plan, (cluster,) = planned.plan, planned.plan.clusters
+        bundle = planned.bundles[cluster.cluster_id]
+        registry = self.registry
+        helm = GatedHelm(registry.database, PostgresOperators(), registry.clients.client, registry.audit)
+        request = UpgradeRequest(
+            cluster.cluster_id,
+            cluster.next,
+            plan.chart_digest,
+            bundle.manifest,
+            bundle.values,
+            {"example.com/made-by": "test"},
+            "a test",
+            plan.on_conflict,
+        )
+        try:
+            await helm.upgrade(request, LeaseGuard(time.monotonic() + 60, time.monotonic))
+        finally:
+            await helm.close()
+
 
 @pytest.fixture
 def planning(registry: Registry, vault: LocalVault) -> Planning:
@@ -145,28 +172,53 @@ async def _stored_size(cluster: DevCluster) -> int:
     return len(secret["data"]["release"]) * 3 // 4
 
 
-async def test_a_plan_under_leave_is_the_same_when_it_is_made_again_and_helm_leaves_the_field(
-    planning: Planning, secure_cluster: DevCluster, kubeconfig: str, tmp_path: Path
+TUNED = (
+    "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: tuned}\n"
+    "data: {replicas: {{ .Values.replicas | quote }}, level: {{ .Chart.Version | quote }}}\n"
+)
+
+
+async def data(cluster: DevCluster) -> dict[str, str]:
+    async with Client.connect(kubeconfig=cluster.kubeconfig) as client:
+        live = await client.get("v1/ConfigMap", "tuned", namespace="widgets")
+    return dict(live["data"])
+
+
+@pytest.mark.parametrize("server_side", ["true", "false"])
+async def test_nothing_changes_under_fail_all_but_the_field_under_leave_and_the_field_under_take(
+    planning: Planning, secure_cluster: DevCluster, kubeconfig: str, tmp_path: Path, server_side: str
 ) -> None:
-    old, new = operator_chart("1.0.0"), operator_chart("1.1.0", {"values.yaml": "replicas: 4\n"})
-    await install(secure_cluster, tmp_path, old)
+    versions = ("1.0.0", "1.1.0")
+    old, new = (operator_chart(each, {"templates/tuned.yaml": TUNED}) for each in versions)
+    await install(secure_cluster, tmp_path, old, f"--server-side={server_side}")
     await planning.register(kubeconfig, old, new)
     async with Client.connect(kubeconfig=secure_cluster.kubeconfig) as client:
         patch = {"data": {"replicas": "9"}}
-        await client.patch("v1/ConfigMap", "widget-widget", patch, namespace="widgets", field_manager="tuner")
-    conflict = FieldConflict("ConfigMap widgets/widget-widget", ".data.replicas", "tuner")
+        await client.patch("v1/ConfigMap", "tuned", patch, namespace="widgets", field_manager="tuner")
+    before = await objects(secure_cluster)
     failed = only(await planning.plan("1.1.0"))
+    conflict = FieldConflict("ConfigMap widgets/tuned", ".data.replicas", "tuner")
     assert failed.conflicts == (conflict,)
-    assert [each.check for each in failed.problems] == ["Conflict"]
-    first = await planning.plan("1.1.0", on_conflict=ConflictPolicy.LEAVE)
-    assert (only(first).conflicts, only(first).problems) == ((conflict,), ())
+    assert [each.message for each in failed.problems] == [
+        ".data.replicas of ConfigMap widgets/tuned is owned by tuner"
+    ]
+    assert await objects(secure_cluster) == before
+
+    leave = await planning.plan("1.1.0", on_conflict=ConflictPolicy.LEAVE)
+    assert (only(leave).conflicts, only(leave).problems) == ((conflict,), ())
+    assert only(leave).notices[0].startswith("a rollback would take .data.replicas")
     again = await planning.plan(
-        "1.1.0", on_conflict=ConflictPolicy.LEAVE, earlier=first.plan, bundles=first.bundles
+        "1.1.0", on_conflict=ConflictPolicy.LEAVE, earlier=leave.plan, bundles=leave.bundles
     )
-    assert plan_digest(again.plan) == plan_digest(first.plan)
-    assert again.bundles == first.bundles
-    assert b"replicas" not in first.bundles[only(first).cluster_id].manifest
-    assert "a rollback" in only(first).notices[0]
+    assert (plan_digest(again.plan), again.bundles) == (plan_digest(leave.plan), leave.bundles)
+    await planning.carry_out(leave)
+    assert await data(secure_cluster) == {"replicas": "9", "level": "1.1.0"}
+
+    take = await planning.plan("1.1.0", on_conflict=ConflictPolicy.TAKE)
+    assert (only(take).conflicts, only(take).problems) == ((conflict,), ())
+    await planning.carry_out(take)
+    assert await data(secure_cluster) == {"replicas": "1", "level": "1.1.0"}
+    assert not only(await planning.plan("1.1.0")).conflicts
     await planning.registry.clusters.delete(ADMIN, "dev-1")
 
 
@@ -178,3 +230,50 @@ async def test_a_chart_that_does_not_support_the_cluster_is_a_problem_of_that_cl
     assert problem.check == "KubeVersion"
     assert "widget 1.0.0 needs Kubernetes >=1.37.0, and the cluster has v1." in problem.message
     await planning.registry.clusters.delete(ADMIN, "dev-1")
+
+
+async def test_rights_that_helm_needs_and_the_manager_lacks_are_named(
+    planning: Planning, secure_cluster: DevCluster, kubeconfig: str
+) -> None:
+    await planning.register(kubeconfig, operator_chart("1.0.0"))
+    assert only(await planning.plan("1.0.0")).problems == ()
+    async with Client.connect(kubeconfig=secure_cluster.kubeconfig) as client:
+        (binding,) = [
+            each
+            for each in (await client.list(f"{RBAC}/v1/ClusterRoleBinding")).items
+            if (each["metadata"].get("labels") or {}).get("app.kubernetes.io/managed-by") == "kapsa-fleet"
+        ]
+        rules = [
+            {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]},
+            {"apiGroups": ["", "apiextensions.k8s.io"], "resources": ["*"], "verbs": ["*"]},
+        ]
+        metadata = {"name": "limited"}
+        role = {
+            "apiVersion": f"{RBAC}/v1",
+            "kind": "ClusterRole",
+            "metadata": metadata,
+            "rules": rules,
+        }
+        limited = {
+            "apiVersion": f"{RBAC}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": metadata,
+            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "limited"},
+            "subjects": binding["subjects"],
+        }
+        await client.create(role)
+        await client.create(limited)
+        await client.delete(
+            f"{RBAC}/v1/ClusterRoleBinding", binding["metadata"]["name"], propagation="Orphan"
+        )
+
+        async def problems() -> set[str]:
+            return {f"{each.check}: {each.message}" for each in only(await planning.plan("1.0.0")).problems}
+
+        named = await eventually(problems, bool, "the rights to be gone")
+    (missing,) = [each for each in named if "lacks" in each]
+    assert missing == (
+        'Rights: the account of this manager lacks {apiGroups: ["rbac.authorization.k8s.io"], '
+        'resources: ["clusterroles"], verbs: ["create", "patch", "delete"]} in a ClusterRole'
+    )
+    assert all(each.startswith("Rights: ") for each in named)

@@ -83,8 +83,8 @@ class PreflightProblem(msgspec.Struct, frozen=True, rename="camel"):
 
     check: str
     """A stable word: `MissingKind`, `MissingNamespace`, `KubeVersion`, `Rights`, `ReleaseTooLarge`, `OtherOwner`,
-    `AdmissionDenied`, `AdmissionFailed`, `InvalidObject`, `InvalidManifest`, `Conflict`, `CrdBlocked`, `CrdUnreadable`,
-    `NeverOpen`."""
+    `AdmissionDenied`, `AdmissionFailed`, `InvalidObject`, `InvalidManifest`, `Conflict`, `CrdBlocked`, `CrdInvalid`,
+    `CrdUnreadable`, `NeverOpen`."""
     message: str
 
 

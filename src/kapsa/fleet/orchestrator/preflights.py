@@ -143,7 +143,9 @@ def _trial(
         chart=chart,
         values=request.values,
         secret_paths=request.secret_paths,
-        crds=tuple(crd.definition for crd in crds),
+        # Those in templates are in the manifest, as they are with the values of this cluster.
+        crds=tuple(crd.definition for crd in crds if crd.location != "templates"),
+        live=request.live,
     )
 
 

@@ -223,6 +223,23 @@ async def test_missing_kinds_and_namespaces_are_problems_unless_the_release_brin
     assert "namespace elsewhere" in report.problems[1].message
 
 
+async def test_a_crd_that_the_api_server_would_reject_is_a_problem_of_the_plan(target: Cluster) -> None:
+    costly = crd("gadgets")
+    schema = costly["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    items = {"type": "array", "items": {"type": "array", "items": {"type": "string"}}}
+    rule = {"rule": "self.names.all(a, self.names.all(b, a.all(c, b.all(d, c == d))))"}
+    schema["properties"]["spec"] = {
+        "type": "object",
+        "properties": {"names": items},
+        "x-kubernetes-validations": [rule],
+    }
+    report = await target.attempt(manifest(crd(), config()), crds=(costly,))
+    (problem,) = report.problems
+    assert problem.check == "CrdInvalid"
+    assert "gadgets.example.com" in problem.message
+    assert "budget" in problem.message
+
+
 async def test_objects_are_checked_before_their_namespace_exists(target: Cluster) -> None:
     release = ReleaseRef("widget", "not-yet")
     report = await target.attempt(manifest(deployment(), config(a="1")), release=release)

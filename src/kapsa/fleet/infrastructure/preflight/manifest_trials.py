@@ -16,6 +16,7 @@ from kapsa.fleet.domain.plans import FieldConflict, PreflightProblem
 from kapsa.fleet.domain.releases import ReleaseRef
 from kapsa.fleet.infrastructure.charts.scopes import is_crd
 from kapsa.fleet.infrastructure.preflight.cluster_kinds import ClusterKinds, kind_key, resolve_kinds
+from kapsa.fleet.infrastructure.preflight.crd_trial import try_crds
 from kapsa.fleet.infrastructure.preflight.manifest_diff import hook_events, manifest_diff, secret_texts
 from kapsa.fleet.infrastructure.preflight.manifest_documents import (
     object_name,
@@ -77,7 +78,8 @@ class _Trial:
         request, release = self._request, self._request.release
         objects = await asyncio.to_thread(read_objects, request.manifest, "the rendered chart")
         contents = [each.content for each in objects]
-        kinds = await resolve_kinds(self._client, contents, request.crds, release.namespace)
+        crds = _definitions(request.crds, contents)
+        kinds = await resolve_kinds(self._client, contents, crds, release.namespace)
         replaced = await asyncio.to_thread(_by_name, request.replaced, release.namespace)
         outcomes = await self._try_all(contents, kinds, replaced)
         manifest = replace_objects(request.manifest, objects, [each.content for each in outcomes])
@@ -90,6 +92,7 @@ class _Trial:
             *kinds.problems,
             *_absent_namespaces(kinds, contents, release),
             *await missing_rights(self._client, release, resources, kinds.missing_namespaces),
+            *await try_crds(self._client, crds, request.live or release, release),
             *await self._size(manifest),
             *(problem for each in outcomes for problem in each.problems),
         ]
@@ -129,7 +132,7 @@ class _Trial:
         namespace = kinds.namespace(content, self._request.release.namespace)
         name = object_name(content, namespace)
         key, events = kind_key(content), hook_events(content)
-        # CRDs have a step of their own, which tries them before it applies them.
+        # Helm does not apply CRDs: they are tried as the rollout applies them.
         if key not in kinds.served or is_crd(content) or (events and not events & self._events()):
             return ObjectOutcome(content)
         try:
@@ -169,6 +172,12 @@ class _Trial:
     def _diff(self, after: list[Content]) -> str:
         before = _contents(self._request.running)
         return manifest_diff(before, after, self._request.release.namespace, self._secrets)
+
+
+def _definitions(crds: Iterable[Mapping[str, Any]], contents: list[Content]) -> list[Mapping[str, Any]]:
+    """Return the CRDs that the rollout applies: those of the chart's folder, and those of the manifest."""
+    definitions = [*crds, *(each for each in contents if is_crd(each))]
+    return list({str(each["metadata"].get("name", "")): each for each in definitions}.values())
 
 
 def _changing(outcome: ObjectOutcome, name: str) -> ObjectOutcome:

@@ -41,7 +41,9 @@ class TrialRequest(msgspec.Struct, frozen=True, kw_only=True):
     values: Mapping[str, Any] = {}
     secret_paths: frozenset[tuple[str, ...]] = frozenset()
     crds: tuple[Mapping[str, Any], ...] = ()
-    """The CRDs of the version. They are applied before the manifest."""
+    """The CRDs of the version that are not in the manifest. They are applied before it."""
+    live: ReleaseRef | None = None
+    """The release that runs now, if it is another one, as in blue-green."""
 
     def __repr__(self) -> str:
         return f"TrialRequest({self.release} on {self.cluster_id})"

@@ -30,7 +30,7 @@ from kapsa.fleet.orchestrator.ports.transactions import Transactions
 from kapsa.fleet.orchestrator.rollout.approved_manifest import crds_in, services_in
 from kapsa.runtime import Client, Conflict, Invalid, NotFound
 
-__all__ = ["CrdChanges", "patch_crd"]
+__all__ = ["CrdChanges", "patch_crd", "write_crd"]
 
 _ATTEMPTS = 5
 _ESTABLISHED_SECONDS = 15.0
@@ -64,7 +64,7 @@ class CrdChanges:
             live = await read_objects(client, request.live)
             plans = [await _planned(client, request, each) for each in definitions.values()]
             for plan in plans:
-                await _write(client, plan.body, plan.live, dry_run=True)
+                await write_crd(client, plan.body, plan.live, dry_run=True)
             for plan in plans:
                 await self._apply(client, plan)
             await _keep(client, live, definitions)
@@ -97,7 +97,7 @@ class CrdChanges:
         if plan.blocked_by:
             # Served by the controller that runs: the new one is not there yet.
             await self._migration.run(client, plan.name, plan.blocked_by)
-        await _write(client, plan.final_body(), plan.live)
+        await write_crd(client, plan.final_body(), plan.live)
 
     async def _earlier(self, client: Client, name: str, chart_digest: str) -> Mapping[str, Any] | None:
         """Return the CRD of the chart before, if the fleet deployed it."""
@@ -136,7 +136,7 @@ async def _get(client: Client, name: str) -> dict[str, Any] | None:
         return None
 
 
-async def _write(
+async def write_crd(
     client: Client, body: dict[str, Any], live: Mapping[str, Any] | None, *, dry_run: bool = False
 ) -> None:
     """Apply a CRD. A webhook of another field manager goes away by a patch alone, which names it."""
