@@ -106,14 +106,20 @@ def gadget(name: str, namespace: str, **spec: Any) -> dict[str, Any]:
 
 
 def sample_files(
-    behaviour: ControllerBehaviour = ControllerBehaviour.HEALTHY, *, crd: Mapping[str, Any] | None = None
+    behaviour: ControllerBehaviour = ControllerBehaviour.HEALTHY,
+    *,
+    crd: Mapping[str, Any] | None = None,
+    crd_folder: str = "crds",
 ) -> dict[str, str | bytes]:
-    """Return the files of the chart. Names follow the release, so that two releases fit next to each other."""
+    """Return the files of the chart. Names follow the release, so that two releases fit next to each other.
+
+    The CRD is in `crds`, in `templates`, or not in the chart if the folder is empty.
+    """
     registry = "missing" if behaviour is ControllerBehaviour.NO_IMAGE else "registry.example.com"
     values = {"replicas": 1, "image": f"{registry}/{CHART}", "behaviour": behaviour, "logLevel": "info"}
     return {
         "values.yaml": json.dumps(values),
-        "crds/gadgets.json": json.dumps(crd or gadget_crd()),
+        **({f"{crd_folder}/gadgets.yaml": json.dumps(crd or gadget_crd())} if crd_folder else {}),
         "templates/account.yaml": _ACCOUNT,
         "templates/role.yaml": _ROLE,
         "templates/settings.yaml": _SETTINGS,
@@ -126,10 +132,12 @@ def sample_chart(
     behaviour: ControllerBehaviour = ControllerBehaviour.HEALTHY,
     *,
     crd: Mapping[str, Any] | None = None,
+    crd_folder: str = "crds",
     files: Mapping[str, str | bytes] = _NO_FILES,
 ) -> bytes:
     """Return the archive of a version of the chart, with more files."""
-    return pack_chart(CHART, version, {**sample_files(behaviour, crd=crd), **files}, appVersion=version)
+    own = sample_files(behaviour, crd=crd, crd_folder=crd_folder)
+    return pack_chart(CHART, version, {**own, **files}, appVersion=version)
 
 
 _ACCOUNT = """apiVersion: v1
