@@ -37,10 +37,6 @@ OPEN: dict[str, int] = {
     "persistentvolumes local": 1,
     "persistentvolumes nfs": 1,
     "events v1": 4,
-    "deviceclasses": 14,
-    "resourceclaims": 77,
-    "resourceclaimtemplates": 17,
-    "resourceslices": 30,
     "services": 1,
     "replicationcontrollers": 1,
     "deployments": 1,
@@ -48,7 +44,6 @@ OPEN: dict[str, int] = {
     "daemonsets": 1,
     "statefulsets": 1,
     "jobs": 3,
-    "limitranges": 4,
     "certificatesigningrequests": 1,
 }
 """The number of mutations that the embedded server answers differently, for kinds that are not complete."""

@@ -6,8 +6,10 @@ from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.strategies.cluster.configuration import ConfigMapStrategy, SecretStrategy
 from kapsa.devcluster.embedded.strategies.cluster.coordination import LeaseStrategy, PriorityClassStrategy
 from kapsa.devcluster.embedded.strategies.cluster.devices import (
+    DeviceClassStrategy,
     ResourceClaimStrategy,
     ResourceClaimTemplateStrategy,
+    ResourceSliceStrategy,
 )
 from kapsa.devcluster.embedded.strategies.cluster.events import EventStrategy
 from kapsa.devcluster.embedded.strategies.cluster.flow_control import (
@@ -112,7 +114,9 @@ _KINDS: dict[tuple[str, str], type[BuiltInStrategy]] = {
     ("storage.k8s.io", "storageclasses"): StorageClassStrategy,
     ("storage.k8s.io", "volumeattachments"): VolumeAttachmentStrategy,
     ("storage.k8s.io", "volumeattributesclasses"): VolumeAttributesClassStrategy,
+    ("resource.k8s.io", "deviceclasses"): DeviceClassStrategy,
     ("resource.k8s.io", "resourceclaims"): ResourceClaimStrategy,
+    ("resource.k8s.io", "resourceslices"): ResourceSliceStrategy,
     ("resource.k8s.io", "resourceclaimtemplates"): ResourceClaimTemplateStrategy,
     ("flowcontrol.apiserver.k8s.io", "flowschemas"): FlowSchemaStrategy,
     ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"): PriorityLevelStrategy,

@@ -16,6 +16,12 @@ from kapsa.schemas.quantities import canonical, parse
 
 
 class LimitRangeStrategy(BuiltInStrategy):
+    def prepare_for_create(self, obj: Object) -> None:
+        super().prepare_for_create(obj)
+        # Of all kinds, only this one needs no name.
+        if not obj["metadata"].get("name"):
+            obj["metadata"]["name"] = obj["metadata"]["uid"]
+
     def default(self, obj: Object) -> None:
         for item in (obj.get("spec") or {}).get("limits") or ():
             for field in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
