@@ -203,3 +203,14 @@ def test_every_setting_is_listed(installation: Installation) -> None:
     listed = installation.run("settings").stdout
     assert "KAPSA_DATABASE_URL=" in listed
     assert "KAPSA_FLEET_LISTEN_PORT=8070" in listed
+
+
+@pytest.mark.parametrize("command", [("audit", "verify"), ("keys", "list")], ids=" ".join)
+def test_a_command_on_an_empty_directory_says_what_prepares_it_and_does_not_spoil_it(
+    installation: Installation, command: tuple[str, ...]
+) -> None:
+    result = installation.run(*command)
+    assert result.returncode == 1
+    assert "is empty: `kapsa fleet serve` or `kapsa fleet migrate` prepares it" in result.stderr
+    assert installation.run("migrate").returncode == 0
+    assert installation.run("audit", "verify").stdout.startswith("whole: 0 links")

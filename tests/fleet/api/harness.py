@@ -136,7 +136,7 @@ class NoLimits:
 
 def use_cases(database: Database, vault: LocalVault) -> UseCases:
     """Return the use cases on a real database, with charts that no helm looks at."""
-    audit, charts, operators = PostgresAuditTrail(), FakeCharts(), PostgresOperators()
+    audit, charts, operators = PostgresAuditTrail(bytes(32)), FakeCharts(), PostgresOperators()
     repository, gateway = PostgresClusters(), KubernetesGateway(allow_loopback=True)
     credentials = ClusterCredentials(database, repository, gateway, vault, audit)
     adoptions = Adoptions(database, repository, operators, gateway, credentials, charts, vault, audit)  # type: ignore[arg-type]

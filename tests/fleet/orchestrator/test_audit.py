@@ -25,7 +25,7 @@ async def audit_log(database: Database) -> AuditLog:
     for number in range(1, 11):
         database.set_clock(START + timedelta(minutes=number))
         async with database.transaction() as connection:
-            await PostgresAuditTrail().record(
+            await PostgresAuditTrail(bytes(32)).record(
                 connection,
                 AuditEntry(
                     actor="ada" if number % 2 else "bob",
@@ -81,7 +81,7 @@ async def test_an_erased_record_stays_in_the_list_without_its_content(
     audit_log: AuditLog, database: Database
 ) -> None:
     async with database.transaction() as connection:
-        await PostgresAuditTrail().erase(connection, "cluster", "id-10")
+        await PostgresAuditTrail(bytes(32)).erase(connection, "cluster", "id-10")
     erasure, record = (await audit_log.page(ADMIN, limit=2)).items
     assert (record.object_id, record.actor, record.payload) == ("id-10", None, None)
     assert (erasure.object_id, erasure.action) == ("id-10", "audit.erase")

@@ -38,9 +38,9 @@ def verify_audit(
     from kapsa.fleet.server.services import encryption_keys
 
     settings = read_settings()
-    vault = LocalVault(encryption_keys(settings))
 
     async def verify(database: Database) -> AuditReport:
+        vault = LocalVault(encryption_keys(settings))
         return await verify_chain(database, await chain_key(database, vault), anchor=anchor)
 
     report = with_database(settings, verify)

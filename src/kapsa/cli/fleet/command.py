@@ -46,7 +46,7 @@ def migrate() -> None:
     """Bring the database to the schema of this version. `serve` does so, too."""
     from kapsa.fleet.infrastructure.postgres.migration import migrate, newest_revision
 
-    applied = with_database(read_settings(), migrate)
+    applied = with_database(read_settings(), migrate, migrated=False)
     done = f"applied {', '.join(applied)}" if applied else "nothing to do"
     typer.echo(f"the database is at revision {newest_revision()}: {done}")
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
+from kapsa.cli.target import TargetError
+
 if TYPE_CHECKING:
     from kapsa.fleet.infrastructure.postgres.database import Database
     from kapsa.fleet.settings import FleetSettings
@@ -30,12 +32,22 @@ def read_settings() -> FleetSettings:
     return settings
 
 
-def with_database(settings: FleetSettings, work: Callable[[Database], Awaitable[Result]]) -> Result:
-    """Run `work` on the database: the configured one, that of a running manager, or the embedded one."""
+def with_database(
+    settings: FleetSettings, work: Callable[[Database], Awaitable[Result]], *, migrated: bool = True
+) -> Result:
+    """Run `work` on the database: the configured one, that of a running manager, or the embedded one.
+
+    Raises TargetError if it must be migrated, and has no schema at all.
+    """
+    from kapsa.fleet.infrastructure.postgres.migration import has_schema
     from kapsa.fleet.server.lifecycle import open_database
 
     async def run() -> Result:
         async with open_database(settings, join=True) as (database, _):
+            if migrated and not await has_schema(database):
+                raise TargetError(
+                    f"{database.description} is empty: `kapsa fleet serve` or `kapsa fleet migrate` prepares it"
+                )
             return await work(database)
 
     return asyncio.run(run())

@@ -97,7 +97,10 @@ class LocalKeys:
         """Create a file that only we can read. Return False if there is one already, also from another process."""
         if path.exists():
             return False
-        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not self._directory.exists():
+            self._directory.mkdir(parents=True)
+            # As root, the embedded server runs as another user and must pass through; each key has its own mode.
+            self._directory.chmod(0o711 if os.geteuid() == 0 else 0o700)
         aside = path.with_name(f".{path.name}.{os.getpid()}")
         write_private(aside, content)
         try:

@@ -80,7 +80,8 @@ async def build_services(settings: FleetSettings, database: Database) -> Manager
     vault = LocalVault(encryption_keys(settings))
     await check_keys(database, vault)
     client = GuardedHttpClient(address_guard=address_guard(settings))
-    audit = PostgresAuditTrail()
+    audit_key = await chain_key(database, vault)
+    audit = PostgresAuditTrail(audit_key)
     outbox = PostgresOutbox(settings.webhook_urls, mail=bool(settings.smtp_host))
     registry = build_registry(settings, database, vault, audit)
     health = build_health(settings, database, audit, registry)
@@ -91,7 +92,7 @@ async def build_services(settings: FleetSettings, database: Database) -> Manager
         audit=audit,
         audit_log=AuditLog(PostgresAuditReader(database)),
         audit_expiry=AuditExpiry(database, audit, timedelta(days=settings.audit_retention_days)),
-        sealer=AuditSealer(database, await chain_key(database, vault)),
+        sealer=AuditSealer(database, audit_key),
         idempotency_keys=PostgresIdempotencyKeys(database),
         rate_limits=PostgresRateLimits(database),
         outbox=outbox,

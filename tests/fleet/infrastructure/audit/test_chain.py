@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import text
 
-from kapsa.fleet.infrastructure.audit.chain import chain_key
+from kapsa.fleet.infrastructure.audit.chain import chain_key, content_hash, entry_signature
 from kapsa.fleet.infrastructure.audit.sealer import AuditSealer
 from kapsa.fleet.infrastructure.audit.trail import PostgresAuditTrail
 from kapsa.fleet.infrastructure.audit.verifier import AuditReport, verify_chain
@@ -18,7 +18,7 @@ from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry
 
 KEY = bytes(range(32))
-TRAIL = PostgresAuditTrail()
+TRAIL = PostgresAuditTrail(KEY)
 
 
 def entry(number: int) -> AuditEntry:
@@ -184,13 +184,63 @@ async def test_an_inserted_entry_is_detected(database: Database) -> None:
     await execute(
         database,
         """ALTER TABLE fleet.audit_entry DISABLE TRIGGER order_audit_entry;
-           INSERT INTO fleet.audit_entry (action, object_kind, object_id, content_hash)
-           VALUES ('cluster.delete', 'cluster', 'id-1', '');
-           INSERT INTO fleet.audit_entry (action, object_kind, object_id, content_hash, commit_order)
-           VALUES ('cluster.delete', 'cluster', 'id-1', '', -1)""",
+           INSERT INTO fleet.audit_entry (action, object_kind, object_id, content_hash, signature)
+           VALUES ('cluster.delete', 'cluster', 'id-1', '', '1');
+           INSERT INTO fleet.audit_entry (action, object_kind, object_id, content_hash, signature, commit_order)
+           VALUES ('cluster.delete', 'cluster', 'id-1', '', '2', -1)""",
     )
     inserted = [f"entry {number}: inserted after its place in the chain was sealed" for number in (7, 8)]
     assert (await problems(database))[:2] == inserted
+
+
+async def test_a_forged_entry_that_the_sealer_has_sealed_is_detected(database: Database) -> None:
+    await sealed_chain(database)
+    payload, salt = '{"name":"prod-1"}', bytes(16)
+    forged = {
+        "salt": salt,
+        "payload": payload,
+        "hash": content_hash(salt, "ada", payload),
+        "signature": bytes(32),
+    }
+    async with database.transaction() as connection:
+        await connection.execute(
+            text("""WITH e AS (
+                      INSERT INTO fleet.audit_entry (action, object_kind, object_id, content_hash, signature)
+                      VALUES ('cluster.delete', 'cluster', 'id-1', :hash, :signature) RETURNING id)
+                    INSERT INTO fleet.audit_content SELECT id, 'ada', :payload, :salt FROM e"""),
+            forged,
+        )
+    assert await AuditSealer(database, KEY).seal() == 1
+    assert await problems(database) == ["entry 7: inserted, no manager has recorded it"]
+
+
+async def test_the_copy_of_an_entry_is_detected(database: Database) -> None:
+    await sealed_chain(database)
+    await execute(
+        database,
+        """WITH e AS (
+             INSERT INTO fleet.audit_entry (action, object_kind, object_id, content_hash, signature)
+             SELECT action, object_kind, object_id, content_hash, signature FROM fleet.audit_entry WHERE id = 3
+             RETURNING id)
+           INSERT INTO fleet.audit_content
+           SELECT e.id, c.actor, c.payload, c.salt FROM e, fleet.audit_content c WHERE c.entry_id = 3""",
+    )
+    await AuditSealer(database, KEY).seal()
+    assert await problems(database) == ["entry 7: inserted, it is the copy of another one"]
+
+
+async def test_entries_that_changed_places_are_detected(database: Database) -> None:
+    await sealed_chain(database)
+    await execute(
+        database,
+        """UPDATE fleet.audit_seal SET commit_order = -commit_order, entry_id = -entry_id WHERE sequence IN (3, 4);
+           UPDATE fleet.audit_seal SET commit_order = 7 - sequence, entry_id = 7 - sequence
+           WHERE sequence IN (3, 4)""",
+    )
+    assert await problems(database) == [
+        "entry 4, or its link 3: changed",
+        "entry 3, or its link 4: changed",
+    ]
 
 
 async def test_only_the_changed_entry_is_reported(database: Database) -> None:
@@ -207,11 +257,25 @@ async def test_a_chain_that_was_rebuilt_without_the_key_is_detected(database: Da
     assert len(await problems(database)) == 5
 
 
-async def test_a_chain_that_was_cut_and_continued_is_detected_by_an_anchor(database: Database) -> None:
+async def test_a_chain_that_was_cut_has_a_gap_after_it_was_continued(database: Database) -> None:
+    await sealed_chain(database)
+    await execute(database, "DELETE FROM fleet.audit_seal WHERE sequence > 4")
+    await execute(database, "DELETE FROM fleet.audit_entry WHERE id > 4")
+    await record(database, 7, 8, 9)
+    assert await AuditSealer(database, KEY).seal() == 3
+    assert await problems(database) == ["links 5 to 6 of the chain: missing"]
+
+
+async def test_a_chain_that_was_cut_with_its_head_is_detected_by_an_anchor(database: Database) -> None:
     await sealed_chain(database)
     anchor = (await verify_chain(database, KEY)).anchor
     await execute(database, "DELETE FROM fleet.audit_seal WHERE sequence > 4")
     await execute(database, "DELETE FROM fleet.audit_entry WHERE id > 4")
+    await execute(
+        database,
+        """UPDATE fleet.audit_head SET sequence = 4,
+           chain_hash = (SELECT chain_hash FROM fleet.audit_seal WHERE sequence = 4)""",
+    )
     await record(database, 7, 8, 9)
     await AuditSealer(database, KEY).seal()
     assert (await verify_chain(database, KEY)).findings == ()
@@ -257,10 +321,13 @@ async def test_the_key_of_the_chain_is_made_once_and_sealed(
 
 
 async def test_more_entries_than_a_batch_are_sealed_and_verified(database: Database) -> None:
+    hashes = [str(number).encode() for number in range(2345)]
+    rows = [{"hash": each, "signature": entry_signature(KEY, "a", "b", "1", each)} for each in hashes]
     async with database.transaction() as connection:
         await connection.execute(
-            text("""INSERT INTO fleet.audit_entry (action, object_kind, object_id, content_hash)
-                    SELECT 'a', 'b', '1', '' FROM generate_series(1, 2345) n""")
+            text("""INSERT INTO fleet.audit_entry (action, object_kind, object_id, content_hash, signature)
+                    VALUES ('a', 'b', '1', :hash, :signature)"""),
+            rows,
         )
         await TRAIL.erase(connection, "b", "1")
     assert await AuditSealer(database, KEY).seal() == 2346

@@ -24,7 +24,7 @@ RULES = foundation_rules(outbox=timedelta(days=30))
 async def fill(database: Database) -> None:
     entry = AuditEntry(actor="ada", action="a", object_kind="k", object_id="1", payload={"name": "prod"})
     async with database.transaction() as connection:
-        await PostgresAuditTrail().record(connection, entry)
+        await PostgresAuditTrail(bytes(32)).record(connection, entry)
         for state in ("NULL, NULL", "fleet.now(), NULL", "NULL, fleet.now()"):
             await connection.execute(
                 text(
@@ -56,7 +56,7 @@ async def test_the_audit_log_expires_and_its_chain_stays_whole(database: Databas
     await fill(database)
     await AuditSealer(database, bytes(32)).seal()
     database.set_clock(START + timedelta(days=401))
-    expiry = AuditExpiry(database, PostgresAuditTrail(), timedelta(days=400))
+    expiry = AuditExpiry(database, PostgresAuditTrail(bytes(32)), timedelta(days=400))
     assert await expiry.sweep() == 1
     assert await expiry.sweep() == 0
     report = await verify_chain(database, bytes(32))

@@ -1,8 +1,9 @@
 """The chain of audit entries: what is hashed, and with which key.
 
-A link is a keyed hash over the entry and the link before it. The key is sealed in the vault: write access to the
-database is not enough to forge a chain. Of actor and payload only a salted hash is in the chain, so they can be
-erased, and cannot be guessed from what remains.
+A link is a keyed hash over the entry and the link before it, and an entry is signed by the manager that records it.
+The key is sealed in the vault: write access to the database is enough neither to forge a chain nor to have a forged
+entry sealed. Of actor and payload only a salted hash is in the chain, so they can be erased, and cannot be guessed
+from what remains.
 """
 
 import hashlib
@@ -20,7 +21,15 @@ from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.tables.foundation import internal_secret
 from kapsa.fleet.orchestrator.ports.vault import KeyVault
 
-__all__ = ["ChainEntry", "chain_key", "content_hash", "encode_payload", "link_hash", "new_salt"]
+__all__ = [
+    "ChainEntry",
+    "chain_key",
+    "content_hash",
+    "encode_payload",
+    "entry_signature",
+    "link_hash",
+    "new_salt",
+]
 
 _NAME = "audit-chain"
 _BOUND = ("audit-chain", "internal_secret", _NAME, 1)
@@ -51,6 +60,13 @@ def new_salt() -> bytes:
 def content_hash(salt: bytes, actor: str, payload: str) -> bytes:
     """Return the hash of actor and payload."""
     return hashlib.sha256(salt + msgspec.json.encode([actor, payload])).digest()
+
+
+def entry_signature(key: bytes, action: str, object_kind: str, object_id: str, content: bytes) -> bytes:
+    """Return the signature of an entry with this hash of its content, which the salt makes unique."""
+    return hmac.digest(
+        key, msgspec.json.encode(["entry", action, object_kind, object_id, content.hex()]), "sha256"
+    )
 
 
 def link_hash(key: bytes, sequence: int, previous: bytes, entry: ChainEntry) -> bytes:

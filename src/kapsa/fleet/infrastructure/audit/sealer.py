@@ -72,10 +72,18 @@ class AuditSealer:
 
 
 async def _head(connection: AsyncConnection) -> tuple[int, bytes, int]:
-    """Return the last link: its sequence, its hash and the commit order of its entry."""
+    """Return the last link: its sequence, its hash and the commit order of its entry.
+
+    Links that were removed from the end leave a gap: the chain continues after the last link that there ever was.
+    """
     query = select(audit_seal.c.sequence, audit_seal.c.chain_hash, audit_seal.c.commit_order)
     last = (await connection.execute(query.order_by(audit_seal.c.sequence.desc()).limit(1))).first()
-    return (last[0], bytes(last[1]), last[2]) if last is not None else (0, GENESIS, 0)
+    sequence, chain_hash, order = (last[0], bytes(last[1]), last[2]) if last is not None else (0, GENESIS, 0)
+    head = (await connection.execute(select(audit_head.c.sequence, audit_head.c.chain_hash))).first()
+    if head is not None and head.sequence > sequence:
+        log.error("links were removed from the end of the audit chain", last=sequence, recorded=head.sequence)
+        sequence, chain_hash = head.sequence, bytes(head.chain_hash)
+    return sequence, chain_hash, order
 
 
 async def _set_head(connection: AsyncConnection, sequence: int, chain_hash: bytes) -> None:

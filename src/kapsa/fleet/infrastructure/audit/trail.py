@@ -3,7 +3,7 @@
 from sqlalchemy import delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from kapsa.fleet.infrastructure.audit.chain import content_hash, encode_payload, new_salt
+from kapsa.fleet.infrastructure.audit.chain import content_hash, encode_payload, entry_signature, new_salt
 from kapsa.fleet.infrastructure.postgres.tables.foundation import audit_content, audit_entry
 from kapsa.fleet.infrastructure.requests.idempotency import mark_current_claim
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry
@@ -17,6 +17,9 @@ ERASE = "audit.erase"
 class PostgresAuditTrail:
     """The trail of all replicas. The sealer puts its entries into a chain after their commit."""
 
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
     async def record(self, connection: AsyncConnection, entry: AuditEntry) -> None:
         """Record an entry in the caller's transaction: it exists if, and only if, the write does.
 
@@ -24,11 +27,13 @@ class PostgresAuditTrail:
         """
         await mark_current_claim(connection)
         salt, payload = new_salt(), encode_payload(entry.payload)
+        hashed = content_hash(salt, entry.actor, payload)
         entry_row = {
             "action": entry.action,
             "object_kind": entry.object_kind,
             "object_id": entry.object_id,
-            "content_hash": content_hash(salt, entry.actor, payload),
+            "content_hash": hashed,
+            "signature": entry_signature(self._key, entry.action, entry.object_kind, entry.object_id, hashed),
         }
         inserted = await connection.execute(insert(audit_entry).values(entry_row).returning(audit_entry.c.id))
         content = {"entry_id": inserted.scalar_one(), "actor": entry.actor, "payload": payload, "salt": salt}

@@ -9,7 +9,7 @@ import msgspec
 from sqlalchemy import func, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from kapsa.fleet.infrastructure.audit.chain import ChainEntry, content_hash, link_hash
+from kapsa.fleet.infrastructure.audit.chain import ChainEntry, content_hash, entry_signature, link_hash
 from kapsa.fleet.infrastructure.audit.expiry import EXPIRE
 from kapsa.fleet.infrastructure.audit.sealer import GENESIS, chain_columns
 from kapsa.fleet.infrastructure.audit.trail import ERASE
@@ -92,10 +92,15 @@ class _Walk:
         computed = link_hash(self.key, row.sequence, self.previous, entry)
         if not hmac.compare_digest(computed, bytes(row.chain_hash)) or row.sealed_order != row.commit_order:
             self.report(row.sequence, row.id, f"entry {row.id}, or its link {row.sequence}: changed")
+        elif not hmac.compare_digest(self._signature(entry), bytes(row.signature)):
+            self.report(row.sequence, row.id, f"entry {row.id}: inserted, no manager has recorded it")
         if row.salt is None:
             self.erased += 1
         elif content_hash(bytes(row.salt), row.actor, row.payload) != bytes(row.content_hash):
             self.report(row.sequence, row.id, f"actor or payload of entry {row.id}: changed")
+
+    def _signature(self, entry: ChainEntry) -> bytes:
+        return entry_signature(self.key, entry.action, entry.object_kind, entry.object_id, entry.content_hash)
 
 
 async def verify_chain(database: Database, key: bytes, *, anchor: str = "") -> AuditReport:
@@ -133,6 +138,7 @@ async def _links(connection: AsyncConnection) -> AsyncIterator[Any]:
             audit_seal.c.commit_order.label("sealed_order"),
             audit_seal.c.chain_hash,
             *chain_columns,
+            audit_entry.c.signature,
             audit_content.c.actor,
             audit_content.c.payload,
             audit_content.c.salt,
@@ -178,6 +184,9 @@ async def _check_inserted(connection: AsyncConnection, walk: _Walk) -> None:
     query = select(audit_entry.c.id).where(outside, ~sealed).order_by(audit_entry.c.id).limit(_MOST_FINDINGS)
     for entry_id in (await connection.execute(query)).scalars():
         walk.report(0, entry_id, f"entry {entry_id}: inserted after its place in the chain was sealed")
+    copied = select(func.max(audit_entry.c.id)).group_by(audit_entry.c.signature).having(func.count() > 1)
+    for entry_id in (await connection.execute(copied.limit(_MOST_FINDINGS))).scalars():
+        walk.report(0, entry_id, f"entry {entry_id}: inserted, it is the copy of another one")
 
 
 async def _check_erased(connection: AsyncConnection, walk: _Walk) -> None:

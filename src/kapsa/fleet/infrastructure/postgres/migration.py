@@ -12,7 +12,7 @@ from sqlalchemy.exc import ProgrammingError
 
 from kapsa.fleet.infrastructure.postgres.database import Database, DatabaseError
 
-__all__ = ["migrate", "newest_revision"]
+__all__ = ["has_schema", "migrate", "newest_revision"]
 
 _LOCK = text("SELECT pg_advisory_xact_lock(1801548659, 0)")
 
@@ -22,6 +22,13 @@ def newest_revision() -> str:
     head = ScriptDirectory.from_config(_config()).get_current_head()
     assert head is not None
     return head
+
+
+async def has_schema(database: Database) -> bool:
+    """Return whether the database was migrated at least once."""
+    async with database.transaction() as connection:
+        table = await connection.execute(text("SELECT to_regclass('fleet.alembic_version')"))
+        return table.scalar_one() is not None
 
 
 async def migrate(database: Database) -> list[str]:

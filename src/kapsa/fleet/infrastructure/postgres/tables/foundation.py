@@ -45,6 +45,7 @@ audit_entry = Table(
     Column("object_kind", Text, nullable=False),
     Column("object_id", Text, nullable=False),
     Column("content_hash", LargeBinary, nullable=False),
+    Column("signature", LargeBinary, nullable=False),
     Column("commit_order", BigInteger, unique=True),
     Index(None, "object_kind", "object_id", "id"),
     Index(None, "recorded_at", "id"),

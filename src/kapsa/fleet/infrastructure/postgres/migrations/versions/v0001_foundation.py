@@ -21,6 +21,7 @@ CREATE TABLE fleet.audit_entry (
   object_kind text NOT NULL,
   object_id text NOT NULL,
   content_hash bytea NOT NULL,
+  signature bytea NOT NULL,
   commit_order bigint CONSTRAINT audit_entry_commit_order_key UNIQUE
 ) WITH (fillfactor = 85);
 CREATE INDEX audit_entry_object_kind_object_id_id ON fleet.audit_entry (object_kind, object_id, id);
