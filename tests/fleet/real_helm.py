@@ -36,6 +36,7 @@ __all__ = [
     "ApiWrite",
     "RealHelm",
     "config_map",
+    "helm_processes",
     "hook",
     "kill_helm",
     "lease",
@@ -74,6 +75,7 @@ class ApiWrite(msgspec.Struct, frozen=True):
     """Counted from 1 by the transport."""
     method: str
     path: str
+    body: bytes
     answered: bool
 
     @property
@@ -94,7 +96,7 @@ class TamperedTransport:
         if method == "GET" or self.tamper is None:
             return await self.inner.request(method, path, **options)
         self.count += 1
-        write = ApiWrite(self.count, method, path, False)
+        write = ApiWrite(self.count, method, path, options.get("body", b""), False)
         early = await self.tamper(write)
         if early is not None:
             return early
@@ -110,9 +112,14 @@ class TamperedTransport:
         await self.inner.close()
 
 
+def helm_processes() -> list[int]:
+    """Return the helm that this process has started."""
+    return [pid for pid in _children() if Path(f"/proc/{pid}/comm").read_text().strip() == "helm"]
+
+
 def kill_helm() -> int:
     """Kill the helm that this process has started. Return how many there were."""
-    running = [pid for pid in _children() if Path(f"/proc/{pid}/comm").read_text().strip() == "helm"]
+    running = helm_processes()
     for pid in running:
         os.kill(pid, signal.SIGKILL)
     return len(running)
@@ -126,14 +133,14 @@ def _children() -> list[int]:
 class RealHelm:
     """The adapter on one cluster, with charts that it can install."""
 
-    def __init__(self, client: Client, bounds: HelmBounds | None = None) -> None:
+    def __init__(self, client: Client, bounds: HelmBounds | None = None, namespace: str = "") -> None:
         self.client = client
         self.transport = TamperedTransport(client.transport)
         client._dispatcher.transport = self.transport
         self.audit = AuditRecorder()
         self.archives: dict[str, bytes] = {}
         self.connected: Callable[[], Client] = lambda: client
-        self.namespace = f"helm-{next(_numbers)}-{uuid.uuid4().hex[:5]}"
+        self.namespace = namespace or f"helm-{next(_numbers)}-{uuid.uuid4().hex[:5]}"
         self.helm = GatedHelm(self, self, self.connect, self.audit, bounds)  # type: ignore[arg-type]
         self.releases: HelmReleases = self.helm
         self.cluster_id = CLUSTER

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-import pytest_asyncio
 from sqlalchemy import text
 
-from kapsa.devcluster import DevCluster
+from kapsa.devcluster import DevCluster, FaultPlan
 from kapsa.fleet.domain.deployments import DeploymentPhase
+from kapsa.fleet.domain.releases import HelmStatus, latest_record
 from kapsa.fleet.domain.strategies import DirectStrategy
 from kapsa.fleet.infrastructure.postgres.database import Database
+from kapsa.fleet.orchestrator.ports.leases import LeaseLost
 from kapsa.runtime.testing import Sample
 from kapsa.runtime.testing._sweep_report import run_points
+from tests.eventually import eventually
 from tests.fleet.crash_points import CrashMoment
-from tests.fleet.infrastructure.helm.rollout_on_cluster import KillPoint, RolloutOnCluster
-from tests.fleet.real_helm import RealHelm, real_helm
+from tests.fleet.examples import cluster_id
+from tests.fleet.infrastructure.helm.rollout_on_cluster import NAME, KillPoint, RolloutOnCluster
+from tests.fleet.real_helm import (
+    CLUSTER,
+    ApiWrite,
+    RealHelm,
+    helm_processes,
+    kill_helm,
+    lease,
+    real_helm,
+)
 from tests.fleet.rollout_harness import NEW, RELEASE
 
 
@@ -41,15 +57,6 @@ SCENARIOS = {
         DeploymentPhase.ROLLED_BACK, installed=False, unhealthy=NEW, sampled=3
     ),
 }
-
-
-@pytest_asyncio.fixture
-async def helm() -> AsyncIterator[RealHelm]:
-    async with DevCluster(tls=True) as cluster, real_helm(cluster) as made:
-        await made.client.create(
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": RELEASE.namespace}}
-        )
-        yield made
 
 
 async def fleet_on(
@@ -95,3 +102,100 @@ async def test_a_kill_at_any_write_of_helm_ends_like_the_undisturbed_run(
     report = await run_points(points(writes, scenario), difference_at, kind=kind, sample=chosen)
     record_property("sweep", str(report))
     assert not report.failures, str(report)
+
+
+LEASE = 2.0
+
+
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL], ids=lambda number: number.name)
+async def test_a_manager_that_slept_past_its_lease_or_died_writes_nothing_more_and_neither_does_its_helm(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    requests = FaultPlan()
+    async with DevCluster(tls=True, faults=requests) as cluster, real_helm(cluster) as other:
+        path = tmp_path / "kubeconfig"
+        path.write_text(json.dumps(cluster.kubeconfig_data))
+        manager = await start_manager(path, other.namespace, number)
+        assert manager.stdout is not None
+        helm = json.loads(await manager.stdout.readline())
+        await asyncio.sleep(LEASE + 0.1)
+        pending = latest_record(await other.helm.history(CLUSTER, other.release()))
+        assert pending is not None
+        assert pending.status is HelmStatus.PENDING_INSTALL
+        await other.helm.remove_pending(CLUSTER, other.release(), pending, lease())
+        assert await other.upgrade() == 1
+        before = [record for record in requests.records if record.is_write]
+        if number is signal.SIGSTOP:
+            assert [each for each in helm if is_running(each)], "helm waits for the gate"
+            os.kill(manager.pid, signal.SIGCONT)
+            assert (await manager.stdout.readline()).decode().strip() == "LeaseLost"
+        await manager.wait()
+        await eventually(lambda: _running(helm), lambda running: not running, "helm ends without its gate")
+        assert [record for record in requests.records if record.is_write] == before
+        assert await other.states() == [(1, "deployed")]
+
+
+async def _running(pids: list[int]) -> list[int]:
+    return [pid for pid in pids if is_running(pid)]
+
+
+def is_running(pid: int) -> bool:
+    """Return whether a process exists and is not only waiting to be reaped."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except OSError:
+        return False
+
+
+async def start_manager(
+    kubeconfig: Path, namespace: str, number: signal.Signals
+) -> asyncio.subprocess.Process:
+    module = "tests.fleet.infrastructure.helm.manager_process"
+    arguments = ["-m", module, str(kubeconfig), namespace, str(LEASE), number.name]
+    return await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=asyncio.subprocess.PIPE)
+
+
+async def test_a_helm_that_is_stopped_is_ended_when_the_lease_lapses(helm: RealHelm) -> None:
+    stopped: list[int] = []
+
+    async def stop(write: ApiWrite) -> None:
+        if write.to_history and write.answered:
+            helm.transport.tamper = None
+            stopped.extend(helm_processes())
+            os.kill(stopped[0], signal.SIGSTOP)
+
+    helm.transport.tamper = stop
+    with pytest.raises(LeaseLost):
+        await helm.helm.upgrade(helm.request(), lease(2.0))
+    assert [is_running(each) for each in stopped] == [False]
+    assert await helm.states() == [(1, "pending-install")]
+
+
+async def test_a_helm_that_something_else_killed_is_run_again(database: Database, helm: RealHelm) -> None:
+    fleet, made = await fleet_on(database, helm, SCENARIOS["upgrade"])
+
+    async def kill(write: ApiWrite) -> None:
+        if not write.to_history:
+            helm.transport.tamper = None
+            assert kill_helm() == 1
+
+    helm.transport.tamper = kill
+    await fleet.fleet.run(fleet.engine)
+    outcome = await fleet.outcome(made)
+    assert outcome["phase"] is DeploymentPhase.COMPLETED
+    assert outcome["history"] == [(1, "superseded", "1.0.0"), (2, "deployed", "2.0.0")]
+
+
+async def test_a_pending_release_of_somebody_else_is_left_alone_and_reported(
+    database: Database, helm: RealHelm
+) -> None:
+    fleet = RolloutOnCluster(database, helm)
+    await fleet.prepare(installed=True)
+    await helm.killed(lambda: fleet.install_by_hand("2.0.0"))
+    before = await helm.helm.history(cluster_id(NAME), RELEASE)
+    made = await fleet.fleet.create(DirectStrategy())
+    await fleet.fleet.run(fleet.engine)
+    target = (await fleet.fleet.targets(made.id))[NAME]
+    assert "revision 2 of operators/cert-manager is pending-upgrade" in target.stalled
+    assert (await fleet.fleet.deployment(made.id)).phase is DeploymentPhase.PAUSED
+    assert await helm.helm.history(cluster_id(NAME), RELEASE) == before

@@ -30,6 +30,7 @@ class FakeServer:
         self.requests: list[tuple[str, str, Mapping[str, str], bytes]] = []
         self.failures: list[TransportError] = []
         self.status = 200
+        self.watches_break = False
 
     async def request(
         self,
@@ -49,7 +50,7 @@ class FakeServer:
     @asynccontextmanager
     async def stream(self, method: str, path: str, **options: Any) -> AsyncIterator[Any]:
         self.requests.append((method, path, options["headers"], b""))
-        yield _Events()
+        yield _Events(breaks=self.watches_break)
 
     async def close(self) -> None:
         pass
@@ -63,8 +64,13 @@ class _Events:
     status = 200
     headers: Mapping[str, str] = {"content-type": "application/json"}
 
+    def __init__(self, *, breaks: bool) -> None:
+        self._breaks = breaks
+
     async def __aiter__(self) -> AsyncIterator[bytes]:
         yield b'{"type":"ADDED"}\n'
+        if self._breaks:
+            raise TransportError("the watch broke off")
         await asyncio.Event().wait()
 
 
@@ -225,6 +231,13 @@ async def test_a_watch_is_passed_on_as_it_arrives_and_ends_with_the_run(
             await gate.session.close()
             with pytest.raises(aiohttp.ClientError):
                 await response.content.read()
+
+
+async def test_a_watch_that_breaks_off_does_not_end_the_run(server: FakeServer, clock: Clock) -> None:
+    server.watches_break = True
+    async with opened(server, clock) as gate:
+        assert (await gate.send("GET", f"{CONFIG_MAPS}?watch=1"))[1] == {"type": "ADDED"}
+        assert (await gate.send("PATCH", f"{CONFIG_MAPS}/a", data=b"{}", headers=APPLY))[0] == 200
 
 
 async def test_a_throttled_request_tells_helm_when_to_try_again(server: FakeServer, clock: Clock) -> None:

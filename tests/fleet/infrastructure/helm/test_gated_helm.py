@@ -2,31 +2,138 @@
 
 from __future__ import annotations
 
-from kapsa.devcluster import DevCluster
-from tests.fleet.real_helm import CLUSTER, lease, real_helm
+import json
+import uuid
+from typing import Any
+
+import pytest
+
+from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone
+from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
+from kapsa.fleet.orchestrator.ports.helm import HelmFailed
+from kapsa.runtime import TransportError
+from tests.eventually import eventually
+from tests.fleet.charts import crd
+from tests.fleet.real_helm import CLUSTER, ApiWrite, RealHelm, config_map, hook, lease
 
 
-async def test_a_release_is_installed_upgraded_rolled_back_and_removed_and_each_write_is_audited() -> None:
-    async with DevCluster(tls=True) as cluster, real_helm(cluster) as made:
-        assert await made.upgrade("1.0.0") == 1
-        assert await made.upgrade("2.0.0") == 2
-        assert await made.data() == {"version": "2.0.0"}
-        assert await made.helm.rollback(CLUSTER, made.release(), 1, lease()) == 3
-        assert await made.data() == {"version": "1.0.0"}
-        history = await made.helm.history(CLUSTER, made.release())
-        assert [(each.revision, each.status.value, each.version, each.description) for each in history] == [
-            (1, "superseded", "1.0.0", "demo 1.0.0"),
-            (2, "superseded", "2.0.0", "demo 2.0.0"),
-            (3, "deployed", "1.0.0", "Rollback to 1"),
-        ]
-        await made.helm.uninstall(CLUSTER, made.release(), lease())
-        assert await made.states() == []
-    first = made.audit.entries[1].payload
+async def test_a_release_is_installed_upgraded_rolled_back_and_removed_and_each_write_is_audited(
+    helm: RealHelm,
+) -> None:
+    assert await helm.upgrade("1.0.0") == 1
+    assert await helm.upgrade("2.0.0") == 2
+    assert await helm.data() == {"version": "2.0.0"}
+    assert await helm.helm.rollback(CLUSTER, helm.release(), 1, lease()) == 3
+    assert await helm.data() == {"version": "1.0.0"}
+    history = await helm.helm.history(CLUSTER, helm.release())
+    assert [(each.revision, each.status.value, each.version, each.description) for each in history] == [
+        (1, "superseded", "1.0.0", "demo 1.0.0"),
+        (2, "superseded", "2.0.0", "demo 2.0.0"),
+        (3, "deployed", "1.0.0", "Rollback to 1"),
+    ]
+    await helm.helm.uninstall(CLUSTER, helm.release(), lease())
+    assert await helm.states() == []
+    first = helm.audit.entries[1].payload
     assert [write["verb"] + " " + write["resource"] for write in first["writes"]] == [
-        f"PATCH namespaces {made.namespace}",
-        f"POST secrets {made.namespace}/",
-        f"PATCH configmaps {made.namespace}/app",
-        f"PUT secrets {made.namespace}/sh.helm.release.v1.demo.v1",
+        f"PATCH namespaces {helm.namespace}",
+        f"POST secrets {helm.namespace}/",
+        f"PATCH configmaps {helm.namespace}/app",
+        f"PUT secrets {helm.namespace}/sh.helm.release.v1.demo.v1",
     ]
     verbs = ("upgrade", "upgrade", "rollback", "uninstall")
-    assert made.audit.actions() == [f"helm.{verb}{end}" for verb in verbs for end in ("Begin", "")]
+    assert helm.audit.actions() == [f"helm.{verb}{end}" for verb in verbs for end in ("Begin", "")]
+
+
+CERTIFICATE_CHART = {
+    "templates/secret.yaml": (
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: serving}\n"
+        '{{- $made := genSelfSignedCert "app" nil nil 1 }}\n'
+        "stringData: {tls.crt: {{ $made.Cert | quote }}}\n"
+    )
+}
+
+
+async def test_the_api_server_receives_the_approved_manifest_and_not_what_the_chart_renders_to_now(
+    helm: RealHelm,
+) -> None:
+    approved = config_map("serving", helm.namespace, certificate="the approved one")
+    approved["metadata"]["annotations"] = {"note": "yes: \u00fc, '\"', #"}
+    before = hook("migrate", helm.namespace, "pre-install", step="1")
+    bodies: dict[str, Any] = {}
+
+    async def keep(write: ApiWrite) -> None:
+        if write.method == "PATCH" and not write.answered and not write.to_history:
+            sent = json.loads(write.body)
+            bodies[sent["metadata"]["name"]] = sent
+
+    helm.transport.tamper = keep
+    chart = helm.chart(files=CERTIFICATE_CHART)
+    await helm.helm.upgrade(helm.request(before, approved, chart_digest=chart), lease())
+    assert set(bodies) == {helm.namespace, "migrate", "serving"}
+    assert without_owner(bodies["serving"]) == approved
+    assert bodies["migrate"]["data"] == {"step": "1"}
+
+
+def without_owner(sent: dict[str, Any]) -> dict[str, Any]:
+    """Return an object without the marks by which Helm recognizes its release."""
+    metadata = dict(sent["metadata"])
+    for field, start in (("labels", "app.kubernetes.io/managed-by"), ("annotations", "meta.helm.sh/")):
+        kept = {key: value for key, value in metadata.pop(field).items() if not key.startswith(start)}
+        metadata |= {field: kept} if kept else {}
+    return {**sent, "metadata": metadata}
+
+
+async def test_no_upgrade_rollback_or_uninstall_takes_a_crd_away(helm: RealHelm) -> None:
+    definition = crd()
+    owner = {"release-name": "demo", "release-namespace": helm.namespace}
+    definition["metadata"] |= {
+        "annotations": {f"meta.helm.sh/{key}": value for key, value in owner.items()},
+        "labels": {"app.kubernetes.io/managed-by": "Helm"},
+    }
+    kind = "apiextensions.k8s.io/v1/CustomResourceDefinition"
+    await helm.client.create(definition)
+    await eventually(
+        lambda: helm.client.get(kind, "widgets.example.com"),
+        lambda live: any(
+            each["type"] == "Established" for each in live.get("status", {}).get("conditions", [])
+        ),
+        "the CRD is served",
+    )
+    widget = {
+        "apiVersion": "example.com/v1",
+        "kind": "Widget",
+        "metadata": {"name": "w", "namespace": "default"},
+    }
+    await helm.client.create(widget)
+    before = await helm.client.get(kind, "widgets.example.com")
+    app = config_map("app", helm.namespace)
+    await helm.helm.upgrade(helm.request(definition, app), lease())
+    await helm.helm.upgrade(helm.request(app), lease())
+    await helm.helm.rollback(CLUSTER, helm.release(), 1, lease())
+    await helm.helm.uninstall(CLUSTER, helm.release(), lease())
+    assert await helm.states() == []
+    assert await helm.client.get(kind, "widgets.example.com") == before
+    assert await helm.client.get("example.com/v1/Widget", "w", namespace="default")
+
+
+async def test_a_cluster_that_stops_answering_leaves_our_revision_pending(helm: RealHelm) -> None:
+    async def break_off(write: ApiWrite) -> None:
+        if not write.to_history and "configmaps" in write.path:
+            raise TransportError("the connection broke off", sent=True)
+
+    helm.transport.tamper = break_off
+    with pytest.raises(ClusterUnreachable, match="the connection broke off"):
+        await helm.upgrade()
+    helm.transport.tamper = None
+    assert await helm.states() == [(1, "pending-install")]
+    with pytest.raises(ClusterGone):
+        await helm.helm.history(uuid.UUID(int=1), helm.release())
+
+
+async def test_a_value_that_helm_quotes_is_not_in_the_message(helm: RealHelm) -> None:
+    chart = helm.chart(files={"templates/fail.yaml": '{{ fail (printf "%s is weak" .Values.password) }}'})
+    with pytest.raises(HelmFailed) as failure:
+        await helm.upgrade(chart_digest=chart, values={"password": "hunter2-hunter2"})
+    assert "*** is weak" in str(failure.value)
+    assert "hunter2" not in str(failure.value) + repr(helm.audit.entries)
+    assert await helm.states() == []

@@ -8,15 +8,18 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
+import structlog
 from aiohttp import web
 
 from kapsa.fleet.infrastructure.helm.certificate import gate_certificate
 from kapsa.fleet.infrastructure.helm.gate_rules import GateRequest, GateRuling, RequestRefused
 from kapsa.fleet.infrastructure.helm.gate_session import GateSession
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard
-from kapsa.runtime import Response, Transport
+from kapsa.runtime import Response, Transport, TransportError
 
 __all__ = ["GateAccess", "HelmGate"]
+
+log = structlog.get_logger(__name__)
 
 _ADDRESS = "127.0.0.1"
 _LARGEST_BODY = 8 * 1024 * 1024
@@ -84,16 +87,18 @@ class HelmGate:
         if session is None:
             return _refusal(RequestRefused(401, "Unauthorized", "the token is not that of a run under way"))
         async with session.request_under_way():
+            received = GateRequest(request.method, request.raw_path, request.headers, await request.read())
             try:
-                received = GateRequest(
-                    request.method, request.raw_path, request.headers, await request.read()
-                )
                 ruling, allowed = session.judge(received)
                 if ruling is GateRuling.WATCH:
                     return await _follow(session, allowed, request)
                 return _reply(await session.forward(ruling, allowed))
             except RequestRefused as error:
                 return _refusal(error)
+            except Exception as error:
+                # Helm must not take a defect of the gate for one of the version: this ends like a lost answer.
+                log.exception("the gate failed on a request", method=request.method)
+                return _refusal(session.break_off(f"the gate failed: {type(error).__name__}"))
 
     def _session_of(self, request: web.BaseRequest) -> GateSession | None:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -119,12 +124,18 @@ async def _serve(handler: Any, context: ssl.SSLContext) -> web.ServerRunner:
 async def _follow(
     session: GateSession, request: GateRequest, received: web.BaseRequest
 ) -> web.StreamResponse:
-    async with session.stream(request) as stream:
-        response = web.StreamResponse(status=stream.status, headers=_returned(stream.headers))
-        await response.prepare(received)
-        async for chunk in stream:
-            await response.write(chunk)
-        return response
+    """Pass a watch on until either side ends it. Helm opens it again if it still needs it."""
+    response: web.StreamResponse | None = None
+    try:
+        async with session.stream(request) as stream:
+            response = web.StreamResponse(status=stream.status, headers=_returned(stream.headers))
+            await response.prepare(received)
+            async for chunk in stream:
+                await response.write(chunk)
+    except (TransportError, ConnectionError) as error:
+        if response is None:
+            raise RequestRefused(503, "ServiceUnavailable", f"the watch failed: {error}") from None
+    return response
 
 
 def _reply(response: Response) -> web.Response:

@@ -11,7 +11,7 @@ import contextlib
 import secrets
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import msgspec
 
@@ -107,16 +107,14 @@ class GateSession:
             raise _no_answer(self.unreachable)
         return await self._answer(request, self._record(request), repeatable=False, leased=True)
 
-    @asynccontextmanager
-    async def stream(self, request: GateRequest) -> AsyncIterator[StreamResponse]:
-        """Open a watch, or a log that is followed. Raises `RequestRefused`."""
-        try:
-            async with self._transport.stream(
-                "GET", request.target, headers=self._headers(request)
-            ) as stream:
-                yield stream
-        except TransportError as error:
-            raise self._failed(error) from None
+    def stream(self, request: GateRequest) -> AbstractAsyncContextManager[StreamResponse]:
+        """Open a watch, or a log that is followed. Raises `TransportError`, which the run survives."""
+        return self._transport.stream("GET", request.target, headers=self._headers(request))
+
+    def break_off(self, reason: str) -> RequestRefused:
+        """Let the run write nothing more, since a request of it got no answer. Return the refusal."""
+        self.unreachable = self.unreachable or reason
+        return _no_answer(self.unreachable)
 
     async def _answer(
         self, request: GateRequest, write: GateWrite | None, *, repeatable: bool, leased: bool = False
@@ -158,8 +156,7 @@ class GateSession:
     def _failed(self, error: TransportError) -> RequestRefused:
         if self._guard.remaining <= 0:
             return self._lapse()
-        self.unreachable = self.unreachable or redact(printable(str(error)))[:500]
-        return _no_answer(self.unreachable)
+        return self.break_off(redact(printable(str(error)))[:500])
 
     def _record(self, request: GateRequest, effect: str = "") -> GateWrite:
         write = GateWrite(request.method, str(parse_path(request.path) or request.path)[:300], effect=effect)
