@@ -234,7 +234,7 @@ async def test_a_failing_reconcile_leaves_one_event_with_a_count_and_no_secret(h
     await harness.apply(app("a"))
     controller = Failing(ValueError("cannot log in with hunter2"))
     await harness.start(Operator(controllers=[controller]))
-    await harness.clock.sleep(300)
+    await harness.clock.sleep(700)
     (event,) = await harness.events(reason="ReconcileFailed", name="a")
     assert "hunter2" not in str(event)
     assert event["type"] == "Warning"
