@@ -37,7 +37,7 @@ from kapsa.environments.sources.git_webhook import GitWebhook
 from kapsa.environments.sources.listings import Listings
 from kapsa.environments.sources.repository_access import RepositoryAccess
 from kapsa.environments.sources.webhook_server import GitWebhookServer
-from kapsa.runtime import Client, LeaderElection, Operator, Webhooks
+from kapsa.runtime import Client, EveryReplica, LeaderElection, Operator, Webhooks
 
 __all__ = ["LEASE", "ExternalSystems", "make_operator", "operator"]
 
@@ -151,7 +151,7 @@ def make_operator(
         collect=metrics.collect,
         companions=[
             close_on_exit,
-            *([git_webhooks] if settings.git_webhook_port is not None else []),
+            *([EveryReplica(git_webhooks)] if settings.git_webhook_port is not None else []),
         ],
         host=_HOST,
         # One port for all: the probes are served there whether or not metrics are.

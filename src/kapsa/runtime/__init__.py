@@ -104,7 +104,7 @@ from kapsa.runtime.generate.rbac import (
     rule_for,
 )
 from kapsa.runtime.operator.access_review import MissingRule, missing_rules
-from kapsa.runtime.operator.declaration import Collect, Companion
+from kapsa.runtime.operator.declaration import Collect, Companion, EveryReplica
 from kapsa.runtime.operator.election import LeaderElection
 from kapsa.runtime.operator.lifecycle import RunningOperator
 from kapsa.runtime.operator.operator import Operator
@@ -174,6 +174,7 @@ __all__ = [
     "DecodeError",
     "DeleteOptions",
     "EventRecorder",
+    "EveryReplica",
     "Expired",
     "Field",
     "Forbidden",

@@ -388,3 +388,27 @@ async def test_stopping_leaves_no_task_and_no_open_watch(harness: Harness) -> No
     assert fixture.informer.state is State.STOPPED
     assert harness.faults is not None
     assert harness.faults.order(Cut(), client="informer") == 0, "no watch is open"
+
+
+async def test_an_object_that_can_no_longer_be_parsed_is_not_reported_as_deleted_by_a_relist(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fixture = InformerFixture(harness)
+    await fixture.make("a", "b")
+    await fixture.start()
+    parse = fixture.informer.parse
+
+    def broken(raw: bytes) -> Any:
+        if b'"name":"a"' in bytes(raw).replace(b": ", b":"):
+            raise ValueError("unexpected form")
+        return parse(raw)
+
+    monkeypatch.setattr(fixture.informer, "parse", broken)
+    fixture.informer.refresh(harness.clock.monotonic())
+    await harness.clock.sleep(60)
+    assert fixture.informer.relists == 1
+    assert sorted(key.name for key in (each.key for each in fixture.informer.store)) == ["a", "b"]
+    assert not [each for each in fixture.delivered if each.startswith("Deleted")]
+    await fixture.drop("a")
+    await harness.clock.sleep(5)
+    assert [each for each in fixture.delivered if each.startswith("Deleted")] == ["Deleted a"]

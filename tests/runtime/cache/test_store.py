@@ -281,3 +281,21 @@ def test_an_object_costs_about_1_kilobyte_over_its_own_json() -> None:
     assert (used - text) / count < 1100, (
         f"{(used - text) / count:.0f} bytes each over {text / count:.0f} of JSON"
     )
+
+
+def test_a_write_that_a_restore_of_the_server_lost_is_not_read_after_the_relist() -> None:
+    store = Store()
+    store.replace([stored(version=10)], "10")
+    store.upsert(stored(version=20))
+    store.note_write(stored(version=30))
+    assert store.get(WEB) == stored(version=30)
+    store.replace([stored(version=10)], "15")
+    assert store.get(WEB) == stored(version=10)
+
+
+def test_a_write_made_while_a_relist_was_under_way_is_still_read() -> None:
+    store = Store()
+    store.replace([stored(version=10)], "10")
+    store.note_write(stored(version=30))
+    store.replace([stored(version=10)], "20")
+    assert store.get(WEB) == stored(version=30)

@@ -17,6 +17,7 @@ from kapsa.runtime import (
     Client,
     Context,
     CustomResource,
+    EveryReplica,
     Operator,
     Owns,
     Spec,
@@ -193,7 +194,9 @@ async def test_an_api_server_that_is_down_for_an_hour_is_waited_for(
     assert controller.runs == ["a"]
 
 
-async def test_a_companion_runs_as_long_as_the_operator_and_writes_without_leading(harness: Harness) -> None:
+async def test_a_companion_of_every_replica_runs_with_the_operator_and_writes_without_leading(
+    harness: Harness,
+) -> None:
     calls: list[str] = []
 
     @contextlib.asynccontextmanager
@@ -204,7 +207,9 @@ async def test_a_companion_runs_as_long_as_the_operator_and_writes_without_leadi
         calls.append("end")
 
     await harness.install(App)
-    operator = Operator(controllers=[Recorder()], companions=[companion], leader_election="lock")
+    operator = Operator(
+        controllers=[Recorder()], companions=[EveryReplica(companion)], leader_election="lock"
+    )
     await harness.start(operator, name="one")
     await harness.start(operator, name="two")
     assert await harness.get("v1/ConfigMap", "made-2") is not None

@@ -1,7 +1,10 @@
 """Conversion between versions."""
 
+import asyncio
+import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from kapsa.runtime import (
@@ -9,7 +12,7 @@ from kapsa.runtime import (
     CustomResource,
     ObjectMeta,
 )
-from kapsa.runtime.webhooks.conversion import Conversions
+from kapsa.runtime.webhooks.conversion import ConversionReview, Conversions
 from tests.runtime.webhooks.webhook_server import (
     App,
     AppStatus,
@@ -81,3 +84,28 @@ def test_a_converter_may_change_labels() -> None:
 
     converted = Conversions([Relabel()]).convert(NEW, "example.com/v1alpha1")
     assert converted["metadata"] == {**NEW["metadata"], "labels": {"new": "label"}}
+
+
+async def test_a_conversion_that_takes_too_long_fails_before_the_api_server_gives_up() -> None:
+    class Slow(OldAppConverter):
+        def from_hub(self, resource: App) -> OldApp:
+            time.sleep(0.03)
+            return super().from_hub(resource)
+
+    body = {"request": {"uid": "c-1", "desiredAPIVersion": "example.com/v1alpha1", "objects": [NEW] * 100}}
+    request = msgspec.convert(body, ConversionReview)
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    counter = asyncio.create_task(count_turns())
+    reply = await Conversions([Slow()]).review(request, limit=0.1)
+    counter.cancel()
+    result = reply["response"]["result"]
+    assert result["status"] == "Failure"
+    assert "of 100 objects were converted to example.com/v1alpha1 within 0.1 s" in result["message"]
+    assert turns >= 1, "the event loop gets its turns meanwhile"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Hashable, Iterable, Sequence
+from typing import TypeAlias
 
-from kapsa.runtime.cache.informer import Informer, WatchScope
+from kapsa.runtime.cache.informer import Informer, Selection, WatchScope
 from kapsa.runtime.cache.object_parser import Transform
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.resources.kind import Kind, kind_of
@@ -14,7 +15,10 @@ from kapsa.runtime.resources.metadata import GroupVersionKind
 from kapsa.runtime.resources.selector import LabelSelector, matcher, selector_text
 from kapsa.runtime.resources.stored_object import Key, StoredObject
 
-__all__ = ["Cache", "NotWatchedError"]
+__all__ = ["Cache", "NotWatchedError", "Scopes"]
+
+Scopes: TypeAlias = frozenset[Selection] | None
+"""The selections that a reader declares: it sees the objects of those only. None: all objects of the cache."""
 
 
 class NotWatchedError(LookupError):
@@ -125,29 +129,42 @@ class Cache:
 
     # -- reading ---------------------------------------------------------------------------------------------
 
-    def get(self, gvk: GroupVersionKind, key: Key) -> StoredObject | None:
+    def get(self, gvk: GroupVersionKind, key: Key, *, scopes: Scopes = None) -> StoredObject | None:
         """Return an object as it was last delivered or written; None if there is none."""
-        for informer in self.of_kind(gvk):
+        for informer in self._within(gvk, scopes):
             stored = informer.store.get(key)
             if stored is not None:
                 return stored
         return None
 
     def select(
-        self, gvk: GroupVersionKind, *, namespace: str = "", labels: LabelSelector = None, owner: str = ""
+        self,
+        gvk: GroupVersionKind,
+        *,
+        namespace: str = "",
+        labels: LabelSelector = None,
+        owner: str = "",
+        scopes: Scopes = None,
     ) -> list[StoredObject]:
         """Return objects by namespace, labels and owner's UID, each once."""
         selected: dict[Key, StoredObject] = {}
         matches = matcher(labels)
-        for informer in self.of_kind(gvk):
+        for informer in self._within(gvk, scopes):
             store = informer.store
             for each in store.owned_by(owner) if owner else store.select(namespace=namespace):
                 if (matches is None or matches(each.labels)) and namespace in ("", each.namespace):
                     selected.setdefault(each.key, each)
         return list(selected.values())
 
+    def _within(self, gvk: GroupVersionKind, scopes: Scopes) -> list[Informer]:
+        """Return the informers of a kind that have one of these scopes."""
+        informers = self.of_kind(gvk)
+        if scopes is None or len(informers) == 1:
+            return informers
+        return [each for each in informers if each.scope.selection in scopes]
+
     def by_index(self, kind: Kind, index: str, value: Hashable) -> list[StoredObject]:
-        """Return the objects that an index of the kind's controller lists under this value, each once."""
+        """Return the objects that a declared index of the kind lists under this value, each once."""
         selected = {
             each.key: each
             for informer in self.of_kind(kind_of(kind))
@@ -156,7 +173,8 @@ class Cache:
         }
         if not selected and not any(each.store.has_index(index) for each in self.of_kind(kind_of(kind))):
             raise LookupError(
-                f"{kind_of(kind)} has no index {index!r}: declare it in its controller's indexes"
+                f"{kind_of(kind)} has no index {index!r}: declare it in the indexes of its controller, or of an "
+                "Owns, Watch or Reads"
             )
         return list(selected.values())
 

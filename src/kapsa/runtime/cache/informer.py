@@ -18,6 +18,7 @@ and reads pages elsewhere. The store serves the previous state until the new lis
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import random
 from collections.abc import Callable
@@ -27,9 +28,10 @@ from typing import Any
 import msgspec
 import structlog
 
-from kapsa.runtime.cache.object_parser import ObjectParser, Transform
+from kapsa.runtime.cache.object_parser import ObjectParser, Transform, key_and_version
 from kapsa.runtime.cache.store import Store
 from kapsa.runtime.client.client import Client
+from kapsa.runtime.client.discovery import BUILT_IN_GROUPS, missing_kind
 from kapsa.runtime.client.reader import WatchOptions
 from kapsa.runtime.client.watch import Bookmark, WatchEvent
 from kapsa.runtime.errors import (
@@ -45,7 +47,7 @@ from kapsa.runtime.resources.kind import Kind
 from kapsa.runtime.resources.metadata import GroupVersionKind
 from kapsa.runtime.resources.stored_object import Change, StoredObject
 
-__all__ = ["Informer", "State", "WatchScope"]
+__all__ = ["Informer", "Selection", "State", "WatchScope"]
 
 _log = structlog.get_logger(__name__)
 
@@ -79,6 +81,10 @@ class State(enum.Enum):
     STOPPED = "stopped"
 
 
+Selection = tuple[str, str, bool]
+"""The labels, the fields and the `metadata_only` of a watch."""
+
+
 class WatchScope(msgspec.Struct, frozen=True):
     """The objects that one informer watches. Equal scopes share one watch."""
 
@@ -87,6 +93,11 @@ class WatchScope(msgspec.Struct, frozen=True):
     labels: str = ""
     fields: str = ""
     metadata_only: bool = False
+
+    @property
+    def selection(self) -> Selection:
+        """The part of the scope that a controller declares; the operator adds the namespace."""
+        return self.labels, self.fields, self.metadata_only
 
     def __str__(self) -> str:
         text = str(self.gvk)
@@ -192,6 +203,11 @@ class Informer:
             await self._listed.wait()
 
     @property
+    def installable(self) -> bool:
+        """True if a CustomResourceDefinition can add the kind; false for a group of Kubernetes itself."""
+        return self.scope.gvk.group not in BUILT_IN_GROUPS
+
+    @property
     def staleness(self) -> float:
         """The longest time, in seconds, for which the store may have missed a change.
 
@@ -260,8 +276,8 @@ class Informer:
         if missing:
             self._version = ""
             before = self.trouble
-            self.trouble = (
-                f"the cluster does not serve {self.scope.gvk}: install its CustomResourceDefinition"
+            self.trouble = missing_kind(
+                self.scope.gvk, self._client.discovery.kinds(self.scope.gvk.api_version)
             )
             self.last_progress = self._clock.monotonic()  # that there are none is known as of now
             if not self.required:
@@ -326,6 +342,8 @@ class Informer:
 
     def _collect(self, listed: list[StoredObject], raw: bytes) -> None:
         parsed = self._parse(raw)
+        if parsed is None:  # it exists: a list without it would report it as deleted
+            parsed = self._delivered(raw)
         if parsed is not None:
             listed.append(parsed)
 
@@ -380,6 +398,8 @@ class Informer:
             self._progressed()
             return
         parsed = self._parse(event.object)
+        if parsed is None and event.type == "DELETED":
+            parsed = self._delivered(event.object)
         if parsed is None:
             return
         changes = self.store.remove(parsed) if event.type == "DELETED" else self.store.upsert(parsed)
@@ -427,6 +447,12 @@ class Informer:
                 error=str(error),
             )
             return None
+
+    def _delivered(self, raw: bytes) -> StoredObject | None:
+        """Return the last state that was delivered of an object that cannot be parsed; None if there is none."""
+        with contextlib.suppress(msgspec.MsgspecError, RecursionError):
+            return self.store.delivered_object(key_and_version(raw)[0])
+        return None
 
     def _progressed(self) -> None:
         self.last_progress = self._clock.monotonic()

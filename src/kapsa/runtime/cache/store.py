@@ -202,6 +202,9 @@ class Store:
             key: uid for key, uid in self._deleted.items() if key in fresh and fresh[key].uid == uid
         }
         self._rebuild_indexes()
+        if 0 <= version_number(resource_version) < self._delivered:
+            # The server has gone back, as after a restore of etcd: our later writes may be lost.
+            self._written.clear()
         self._delivered = -1
         self.caught_up(resource_version)
         return changes
@@ -278,6 +281,10 @@ class Store:
         stored = self._objects.get(key)
         if stored is not None and stored.uid == uid:
             self._deleted[key] = uid
+
+    def delivered_object(self, key: Key) -> StoredObject | None:
+        """Return an object as the watch delivered it last, without our own writes."""
+        return self._objects.get(key)
 
     @property
     def delivered(self) -> int:

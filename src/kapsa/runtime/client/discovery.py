@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+import difflib
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -12,7 +13,7 @@ from kapsa.runtime.errors import DecodeError, NotFound, UnknownKind
 from kapsa.runtime.resources.api_resource import ApiResource, group_version_path
 from kapsa.runtime.resources.metadata import GroupVersionKind
 
-__all__ = ["Discovery"]
+__all__ = ["BUILT_IN_GROUPS", "Discovery", "missing_kind"]
 
 T = TypeVar("T")
 Fetch = Callable[[str, str], Awaitable[bytes]]
@@ -83,6 +84,45 @@ class _Root(msgspec.Struct, frozen=True):
     items: tuple[_AggregatedGroup, ...] = ()
 
 
+BUILT_IN_GROUPS = frozenset(
+    (
+        "",
+        "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
+        "apiregistration.k8s.io",
+        "apps",
+        "authentication.k8s.io",
+        "authorization.k8s.io",
+        "autoscaling",
+        "batch",
+        "certificates.k8s.io",
+        "coordination.k8s.io",
+        "discovery.k8s.io",
+        "events.k8s.io",
+        "extensions",
+        "flowcontrol.apiserver.k8s.io",
+        "networking.k8s.io",
+        "node.k8s.io",
+        "policy",
+        "rbac.authorization.k8s.io",
+        "resource.k8s.io",
+        "scheduling.k8s.io",
+        "storage.k8s.io",
+    )
+)
+"""The groups of Kubernetes itself. No CustomResourceDefinition can add a kind to them."""
+
+
+def missing_kind(gvk: GroupVersionKind, served: Sequence[str]) -> str:
+    """Return the message for a kind that the cluster does not serve; `served` are those of its group version."""
+    text = f"the cluster does not serve {gvk}"
+    similar = difflib.get_close_matches(gvk.kind, served, n=1)
+    suggestion = f"; did you mean {similar[0]}?" if similar else ""
+    if gvk.group not in BUILT_IN_GROUPS:
+        return f"{text}: install its CustomResourceDefinition{suggestion}"
+    return f"{text}, a kind of Kubernetes itself: check its spelling and version{suggestion}"
+
+
 class Discovery:
     """Maps kinds to resources. Each group version is requested once, and again when a kind is missing.
 
@@ -109,8 +149,12 @@ class Discovery:
                 await self._load(gvk.api_version)
                 resource = self._served.get(gvk)
         if resource is None:
-            raise UnknownKind(f"the cluster does not serve {gvk}: install its CustomResourceDefinition")
+            raise UnknownKind(missing_kind(gvk, self.kinds(gvk.api_version)))
         return resource
+
+    def kinds(self, api_version: str) -> list[str]:
+        """Return the kinds of a group version, as far as they have been requested."""
+        return sorted({gvk.kind for gvk in self._served if gvk.api_version == api_version})
 
     async def resources(self) -> list[ApiResource]:
         """Request and return all resources of all versions, preferred versions first."""

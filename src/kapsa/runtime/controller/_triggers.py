@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import structlog
 
 from kapsa.runtime.cache.cache import Cache
 from kapsa.runtime.cache.informer import Informer
+from kapsa.runtime.cache.store import Index
 from kapsa.runtime.controller._subscriptions import Subscriptions
 from kapsa.runtime.controller._unmapped_changes import UnmappedChanges
 from kapsa.runtime.controller.controller import Controller
@@ -92,14 +93,14 @@ class Triggers:
         self._add(informers, self._resource)
         for informer in informers:
             informer.add_handler(self._forget_if_gone)
-            for name, index in self._controller.indexes.items():
-                informer.store.add_index(name, index)
+        _add_indexes(informers, self._controller.indexes)
 
     def _watch_children(self) -> None:
         for owned in self._controller.owned:
             informers = self._cache.watch(
                 owned.kind, labels=owned.labels, metadata_only=owned.metadata_only, transform=owned.transform
             )
+            _add_indexes(informers, owned.indexes)
             self._add(informers, self._owners(owned))
 
     def _watch_others(self) -> None:
@@ -112,20 +113,21 @@ class Triggers:
                 transform=watch.transform,
                 optional=watch.optional,
             )
+            _add_indexes(informers, watch.indexes)
             self._add(informers, self._concerned(watch))
 
     def _watch_reads(self) -> None:
         for read in self._controller.read:
-            self._add(
-                self._cache.watch(
-                    read.kind,
-                    labels=read.labels,
-                    fields=read.fields,
-                    metadata_only=read.metadata_only,
-                    transform=read.transform,
-                    optional=read.optional,
-                )
+            informers = self._cache.watch(
+                read.kind,
+                labels=read.labels,
+                fields=read.fields,
+                metadata_only=read.metadata_only,
+                transform=read.transform,
+                optional=read.optional,
             )
+            _add_indexes(informers, read.indexes)
+            self._add(informers)
 
     # -- from changes to keys --------------------------------------------------------------------------------
 
@@ -274,3 +276,9 @@ class Triggers:
             priority=Priority.BACKGROUND if change.initial else priority,
             change=identity,
         )
+
+
+def _add_indexes(informers: Iterable[Informer], indexes: Mapping[str, Index]) -> None:
+    for informer in informers:
+        for name, index in indexes.items():
+            informer.store.add_index(name, index)

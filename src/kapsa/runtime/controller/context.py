@@ -112,12 +112,13 @@ class Context(Generic[R]):
         key = Key(self.key.namespace if namespace is None else namespace, name)
         if track:
             self._subscribe(gvk, key)
-        stored = cache.get(gvk, key)
+        scopes = self._services.declared.scopes.get(gvk)
+        stored = cache.get(gvk, key, scopes=scopes)
         if stored is None and key.namespace and namespace is None:  # the kind may be cluster-scoped
             key = Key("", name)
             if track:
                 self._subscribe(gvk, key)
-            stored = cache.get(gvk, key)
+            stored = cache.get(gvk, key, scopes=scopes)
         return None if stored is None else read_as(stored, kind)
 
     def track(self, kind: Kind, name: str, *, namespace: str) -> None:
@@ -136,9 +137,17 @@ class Context(Generic[R]):
         self, kind: str, *, namespace: str | None = None, labels: LabelSelector = None
     ) -> Sequence[dict[str, Any]]: ...
     def list(self, kind: Kind, *, namespace: str | None = None, labels: LabelSelector = None) -> Any:
-        """Return objects from the cache, of the resource's namespace unless set; of all with namespace=""."""
+        """Return objects from the cache, of the resource's namespace unless set; of all with namespace="".
+
+        They are the objects that this controller declares: another controller's watch of the same kind with other
+        labels adds none. If it declares the kind twice, they are the objects of both.
+        """
+        gvk = kind_of(kind)
         selected = self._services.cache.select(
-            kind_of(kind), namespace=self.key.namespace if namespace is None else namespace, labels=labels
+            gvk,
+            namespace=self.key.namespace if namespace is None else namespace,
+            labels=labels,
+            scopes=self._services.declared.scopes.get(gvk),
         )
         return [read_as(each, kind) for each in sorted(selected, key=_by_key)]
 
@@ -147,7 +156,7 @@ class Context(Generic[R]):
     @overload
     def find(self, kind: str, index: str, value: Hashable) -> Sequence[dict[str, Any]]: ...
     def find(self, kind: Kind, index: str, value: Hashable) -> Any:
-        """Return the objects, of all namespaces, that an index of the kind's controller has under a value."""
+        """Return the objects, of all namespaces, that a declared index has under a value."""
         selected = self._services.cache.by_index(kind, index, value)
         return [read_as(each, kind) for each in sorted(selected, key=_by_key)]
 
@@ -157,7 +166,9 @@ class Context(Generic[R]):
     def children(self, kind: str, *, labels: LabelSelector = None) -> Sequence[dict[str, Any]]: ...
     def children(self, kind: Kind, *, labels: LabelSelector = None) -> Any:
         """Return the objects of a kind that this resource owns, from the cache."""
-        selected = self._services.cache.select(kind_of(kind), owner=self.stored.uid, labels=labels)
+        gvk = kind_of(kind)
+        scopes = self._services.declared.scopes.get(gvk)
+        selected = self._services.cache.select(gvk, owner=self.stored.uid, labels=labels, scopes=scopes)
         return [read_as(each, kind) for each in sorted(selected, key=_by_key)]
 
     # -- children --------------------------------------------------------------------------------------------

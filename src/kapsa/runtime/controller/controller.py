@@ -11,6 +11,7 @@ import typing
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
+from kapsa.runtime.cache.informer import Selection
 from kapsa.runtime.cache.store import Index
 from kapsa.runtime.controller.context import Context
 from kapsa.runtime.controller.declarations import Declared, Owns, Reads, Watch, takes_cache
@@ -22,7 +23,7 @@ from kapsa.runtime.resources.attribute_names import reject_misspelt
 from kapsa.runtime.resources.kind import Kind, kind_of
 from kapsa.runtime.resources.metadata import GroupVersionKind
 from kapsa.runtime.resources.resource import CustomResource
-from kapsa.runtime.resources.selector import LabelSelector
+from kapsa.runtime.resources.selector import LabelSelector, selector_text
 
 __all__ = ["Controller", "check_declaration"]
 
@@ -126,8 +127,21 @@ class Controller(Generic[R]):
             gvk=self.gvk,
             owned=tuple(each.kind for each in self.owned),
             kept=frozenset(kind_of(each.kind) for each in self.owned if not each.deletes),
+            scopes=self._scopes(),
             trackable=frozenset(kind_of(watch.kind) for watch in self.watches),
         )
+
+    def _scopes(self) -> dict[GroupVersionKind, frozenset[Selection]]:
+        scopes: dict[GroupVersionKind, set[Selection]] = {
+            self.gvk: {(selector_text(self.labels), "", False)},
+        }
+        for owned in self.owned:
+            selection = (selector_text(owned.labels), "", owned.metadata_only)
+            scopes.setdefault(kind_of(owned.kind), set()).add(selection)
+        for other in (*self.watches, *self.read):
+            selection = (selector_text(other.labels), other.fields, other.metadata_only)
+            scopes.setdefault(kind_of(other.kind), set()).add(selection)
+        return {gvk: frozenset(selections) for gvk, selections in scopes.items()}
 
     def rights(self) -> ControllerRights:
         """Return the rights that follow from the declaration."""

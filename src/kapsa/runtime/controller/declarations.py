@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 import msgspec
 
 from kapsa.runtime.cache.cache import Cache
+from kapsa.runtime.cache.informer import Selection
 from kapsa.runtime.cache.object_parser import Transform
+from kapsa.runtime.cache.store import Index
 from kapsa.runtime.controller.predicates import Predicate
 from kapsa.runtime.resources.kind import Kind
 from kapsa.runtime.resources.metadata import GroupVersionKind
@@ -37,6 +39,8 @@ class Owns(msgspec.Struct, frozen=True):
     metadata_only: bool = False
     """Cache their metadata only. Their spec and status cannot be read then, and drift is not detected."""
     transform: Transform | None = None
+    indexes: Mapping[str, Index] = {}
+    """Lookups of these objects: name to a function from an object to its values, for `ctx.find`."""
     deletes: bool = False
     """True if the controller deletes children itself and needs the right to.
 
@@ -59,6 +63,8 @@ class Watch(msgspec.Struct, frozen=True):
     fields: str = ""
     metadata_only: bool = False
     transform: Transform | None = None
+    indexes: Mapping[str, Index] = {}
+    """Lookups of these objects: name to a function from an object to its values, for `ctx.find`."""
     optional: bool = False
     """True if the operator works without this kind.
 
@@ -74,6 +80,8 @@ class Reads(msgspec.Struct, frozen=True):
     fields: str = ""
     metadata_only: bool = False
     transform: Transform | None = None
+    indexes: Mapping[str, Index] = {}
+    """Lookups of these objects: name to a function from an object to its values, for `ctx.find`."""
     optional: bool = False
     """True if the operator works without this kind.
 
@@ -93,6 +101,8 @@ class Declared(msgspec.Struct, frozen=True):
     owned: tuple[Kind, ...]
     kept: frozenset[GroupVersionKind]
     """Owned kinds that the controller declares not to delete."""
+    scopes: Mapping[GroupVersionKind, frozenset[Selection]]
+    """The selections that the controller declares of each kind. Its reads see the objects of these only."""
     trackable: frozenset[GroupVersionKind]
     """Watched kinds: an object of one can be read with `track=True`."""
 

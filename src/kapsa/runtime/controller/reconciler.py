@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
@@ -44,6 +45,8 @@ _STALE_RETRY = 5.0
 """Seconds after which a key is tried again whose controller waits for a stale watch."""
 _PASSING_FAILURES = 3
 """Failures in a row after which an error that may pass by itself, such as an outage, is recorded as an event."""
+_CANCEL_SECONDS = 5.0
+"""Seconds that a cancelled run gets to clean up, before it is given up."""
 _SHORTEST_REQUEUE = 0.005
 """Seconds until a `Requeue(after=0)`: a resource that always asks for the next run must not hold a worker."""
 
@@ -65,6 +68,9 @@ class Reconciler:
         self._gvk = controller.gvk
         self._matches = matcher(controller.labels)
         self._workers: list[asyncio.Task[None]] = []
+        self._started_workers = 0
+        self.stuck: list[str] = []
+        """The workers that went on after the last stop, although they were cancelled."""
         self._turn = 0
         self._turn_ends = 0.0
         self._resync: asyncio.Task[None] | None = None
@@ -110,10 +116,7 @@ class Reconciler:
         if self.working:
             return
         self._triggers.enable()
-        count = self.controller.max_concurrent_reconciles
-        self._workers = [
-            asyncio.create_task(self._work(), name=f"{self.name} worker {number}") for number in range(count)
-        ]
+        self._workers = [self._start_worker() for _ in range(self.controller.max_concurrent_reconciles)]
         if self.controller.resync is not None:
             self._resync = asyncio.create_task(self._keep_resyncing(self.controller.resync))
 
@@ -122,8 +125,12 @@ class Reconciler:
             await self._client.clock.sleep(seconds)
             self._triggers.enqueue_all("Resync")
 
-    async def stop(self, *, grace: float) -> None:
-        """Take no more keys, let runs in progress finish for `grace` seconds, then cancel them."""
+    async def stop(self, *, grace: float, give_up: bool = False) -> None:
+        """Take no more keys, let runs in progress finish for `grace` seconds, then cancel them.
+
+        With `give_up`, a run that ignores its cancellation is left behind, since the process ends. Otherwise it is
+        waited for: the controller may start again, and a resource never has two runs at a time.
+        """
         if not self.working:
             return
         self._triggers.disable()
@@ -133,14 +140,43 @@ class Reconciler:
         workers, self._workers = self._workers, []
         if workers and grace > 0:
             await asyncio.wait(workers, timeout=grace)
-        for worker in workers:
-            if not worker.done():
-                worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+        await self._cancel(workers, limit=_CANCEL_SECONDS if give_up else None)
         self.queue.reopen()
         self._subscriptions.clear()
         self._gave_up.clear()
         self._last_errors.clear()
+
+    async def _cancel(self, workers: Sequence[asyncio.Task[None]], *, limit: float | None) -> None:
+        """Cancel workers and wait until they have ended, or give up after `limit` seconds."""
+        running = [worker for worker in workers if not worker.done()]
+        for worker in running:
+            worker.cancel()
+        if running:
+            await asyncio.wait(running, timeout=limit)
+        self.stuck = [worker.get_name() for worker in running if not worker.done()]
+        if self.stuck:
+            _log.error(
+                "reconcile ignored its cancellation and is given up: let asyncio.CancelledError pass",
+                controller=self.name,
+                objects=[str(item.key) for item in self.queue.in_flight],
+            )
+
+    def _start_worker(self) -> asyncio.Task[None]:
+        self._started_workers += 1
+        worker = asyncio.create_task(self._work(), name=f"{self.name} worker {self._started_workers}")
+        worker.add_done_callback(self._replace_worker)
+        return worker
+
+    def _replace_worker(self, ended: asyncio.Task[None]) -> None:
+        """Start another worker for one that ended although it was not stopped: its reconcile cancelled it."""
+        if not self.working or ended not in self._workers:
+            return
+        _log.error(
+            "reconcile cancelled its own task: cancel the tasks that it started, not the current one",
+            controller=self.name,
+        )
+        self._workers.remove(ended)
+        self._workers.append(self._start_worker())
 
     async def _work(self) -> None:
         time_of_loop = asyncio.get_running_loop().time
@@ -206,7 +242,9 @@ class Reconciler:
             queue.add_after(key, 1.0, Reason("Refused"), priority=item.priority)
             return
         except BaseException:
+            self._subscriptions.end_run(key, completed=False)
             queue.done(key)
+            queue.retry(key, Reason("Retry"), priority=item.priority)  # nothing happens after a stop
             raise
         self.services.metrics.reconciled(result, time.perf_counter() - started)
         completed = result in ("success", "requeue")

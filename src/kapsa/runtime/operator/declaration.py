@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
+import msgspec
 from prometheus_client.core import Metric
 
 from kapsa.runtime.cache.cache import Cache
@@ -18,15 +19,25 @@ from kapsa.runtime.operator.election import LeaderElection
 from kapsa.runtime.resources.resource import CustomResource
 from kapsa.runtime.webhooks.webhooks import Webhooks
 
-__all__ = ["Collect", "Companion", "OperatorDeclaration"]
+__all__ = ["Collect", "Companion", "EveryReplica", "OperatorDeclaration"]
 
 Collect: TypeAlias = Callable[[Cache], Iterable[Metric]]
 """Computes metrics of the operator's own from its cache, each time the metrics are scraped."""
 Companion: TypeAlias = Callable[[Client], contextlib.AbstractAsyncContextManager[Any]]
 """Something that runs as long as the operator does.
 
-Its client may write whether or not this process leads.
+Its client rejects writes while this process does not lead, as that of the controllers does. For a companion that
+must write on every replica, wrap it in `EveryReplica`.
 """
+
+
+class EveryReplica(msgspec.Struct, frozen=True):
+    """A companion that writes on every replica, whether it leads or not.
+
+    Several replicas may write at the same time: its writes must be harmless when repeated.
+    """
+
+    companion: Companion
 
 
 class OperatorDeclaration:
@@ -41,7 +52,7 @@ class OperatorDeclaration:
         leader_election: LeaderElection | str | None = None,
         webhooks: Webhooks | None = None,
         collect: Collect | None = None,
-        companions: Sequence[Companion] = (),
+        companions: Sequence[Companion | EveryReplica] = (),
         metrics_port: int | None = 8080,
         health_port: int | None = 8081,
         metrics_path: str = "/metrics",
@@ -59,14 +70,15 @@ class OperatorDeclaration:
             check_declaration(controller)
         if isinstance(leader_election, str):
             leader_election = LeaderElection(name=leader_election)
+        self._named = bool(name)
         self.leader_election = leader_election
         """The name of the lease, or all settings of the election.
 
         None if there is never more than one process.
         """
         self.name = name or self._default_name()
-        """The reporter of events and the field manager of all writes. Derived from the lease or the first
-        controller if empty."""
+        """The reporter of events and the name of roles and registrations. Derived from the lease or the first
+        controller if empty. If set, it is also the field manager of all writes."""
         self.namespaces = tuple(namespaces)
         """The namespaces to watch; all if empty."""
         self.webhooks = webhooks
@@ -74,7 +86,8 @@ class OperatorDeclaration:
         self.collect = collect
         """Additional metrics: called with the cache on each scrape."""
         self.companions = tuple(companions)
-        """Other things that run as long as the operator does, such as a server or a connection pool."""
+        """Other things that run as long as the operator does, such as a server or a connection pool: functions
+        from a client to an async context manager."""
         self.metrics_port = metrics_port
         """The port of the metrics: None to serve none, 0 for any free port."""
         self.health_port = health_port
@@ -111,8 +124,9 @@ class OperatorDeclaration:
             raise ValueError(f"metrics and probes need a path each, got {', '.join(paths.values())}")
 
     def _default_name(self) -> str:
-        if self.leader_election is not None:
-            return self.leader_election.name
+        return self.leader_election.name if self.leader_election is not None else self._controllers_name()
+
+    def _controllers_name(self) -> str:
         return f"{self.controllers[0].name}-operator" if self.controllers else "operator"
 
     def _check_names(self) -> None:
@@ -129,8 +143,12 @@ class OperatorDeclaration:
 
     @property
     def field_manager(self) -> str:
-        """The owner of the fields that this operator applies."""
-        return self.name
+        """The owner of the fields that this operator applies.
+
+        The name if one is set, else derived from the first controller. It does not follow the lease: fields applied
+        under another name would be left behind, with two owners.
+        """
+        return self.name if self._named else self._controllers_name()
 
     @property
     def resources(self) -> list[type[CustomResource[Any, Any]]]:

@@ -72,6 +72,8 @@ class Elector:
         self._observed_at = 0.0
         self._valid_until = float("-inf")
         self._logged_leader = ""
+        self.trouble = ""
+        """The reason for which the lease cannot be taken until somebody acts, such as a missing right."""
         self.leading_since = float("-inf")
         """The monotonic time at which this process took the lease that it holds, or held last."""
         self.attempted = asyncio.Event()
@@ -163,7 +165,10 @@ class Elector:
         except (ClientError, TimeoutError) as error:
             _log.warning("lease not reached", lease=self.election.name, error=str(error) or "timed out")
             self._lease = None  # its state is unknown: read it before the next attempt
+            lasting = isinstance(error, ClientError) and not error.retryable
+            self.trouble = str(error) if lasting else self.trouble
             return False
+        self.trouble = ""
         if taken:
             self._check_expiry()  # the lease may have expired while the request was in flight
             self._valid_until = requested_at + self.election.renew_deadline

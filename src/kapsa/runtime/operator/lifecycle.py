@@ -29,7 +29,7 @@ from kapsa.runtime.controller.services import Services
 from kapsa.runtime.errors import ClientError
 from kapsa.runtime.generate.rbac import grants
 from kapsa.runtime.operator.access_review import MissingRule, missing_rules
-from kapsa.runtime.operator.declaration import OperatorDeclaration
+from kapsa.runtime.operator.declaration import Companion, EveryReplica, OperatorDeclaration
 from kapsa.runtime.operator.election import Elector
 from kapsa.runtime.telemetry.health import Check, HealthCheckResult, HealthChecks, ProbeServer
 from kapsa.runtime.telemetry.loop_watch import LoopWatch
@@ -179,7 +179,7 @@ class RunningOperator:
         if isinstance(self._clock, SystemClock):  # on a virtual clock the loop stands still by design
             self._watch_loop()
         for companion in self.operator.companions:
-            await self._companions.enter_async_context(companion(self._ungated_client()))
+            await self._companions.enter_async_context(self._companion(companion))
         self.recorder.start()
         if self.elector is None:
             self.cache.start()
@@ -193,6 +193,11 @@ class RunningOperator:
             self._spawn(self._report_missing_rights(), "rights report")
         for reconciler in self.reconcilers:
             self._spawn(self._run_controller(reconciler), f"controller {reconciler.name}")
+
+    def _companion(self, declared: Companion | EveryReplica) -> contextlib.AbstractAsyncContextManager[Any]:
+        if isinstance(declared, EveryReplica):
+            return declared.companion(self._ungated_client())
+        return declared(self.client)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self._tasks.append(asyncio.create_task(work, name=name))
@@ -300,10 +305,11 @@ class RunningOperator:
         self._stopping = True
         grace = self.operator.shutdown_grace if grace is None else grace
         await self._cancel_tasks()
-        await asyncio.gather(*(reconciler.stop(grace=grace) for reconciler in self.reconcilers))
+        await asyncio.gather(*(reconciler.stop(grace=grace, give_up=True) for reconciler in self.reconcilers))
         await self.recorder.stop()
         if self.elector is not None:
-            await self.elector.stop()
+            # A run that goes on must find the gate closed before another process leads.
+            await (self.elector.abandon() if self.stuck else self.elector.stop())
         await self._stop_rest()
 
     async def kill(self) -> None:
@@ -330,6 +336,11 @@ class RunningOperator:
         await self.probes.stop()
         if self.loop_watch is not None:
             await self.loop_watch.stop()
+
+    @property
+    def stuck(self) -> list[str]:
+        """The names of runs that ignored their cancellation and still go on, after a stop."""
+        return [name for reconciler in self.reconcilers for name in reconciler.stuck]
 
     # -- state -------------------------------------------------------------------------------------------------
 
@@ -369,6 +380,8 @@ class RunningOperator:
 
     def _election_result(self) -> HealthCheckResult:
         leads = self.elector is not None and self.elector.is_leader
+        if self.elector is not None and self.elector.trouble and not leads:
+            return HealthCheckResult(ok=False, text=f"cannot take the lease: {self.elector.trouble}")
         return HealthCheckResult(ok=True, text="leading" if leads else "standing by, caches warm")
 
     def _webhook_result(self) -> HealthCheckResult:
@@ -380,7 +393,7 @@ class RunningOperator:
 
 def _watch_check(informer: Informer) -> Check:
     def check() -> HealthCheckResult:
-        missing = informer.state is State.MISSING and informer.required
+        missing = informer.state is State.MISSING and informer.required and informer.installable
         return HealthCheckResult(
             ok=informer.synced.is_set() or missing, text=informer.describe(), degraded=missing
         )
@@ -396,7 +409,7 @@ def _controller_check(reconciler: Reconciler) -> Check:
                 why = "; ".join(f"{informer.scope}: {informer.describe()}" for informer in stale)
                 return HealthCheckResult(ok=False, text=f"stopped, its cache is too old to act on: {why}")
             return HealthCheckResult(ok=True, text="working" if reconciler.working else "standing by")
-        missing = all(informer.state is State.MISSING for informer in waiting)
+        missing = all(informer.state is State.MISSING and informer.installable for informer in waiting)
         why = "; ".join(
             f"{informer.scope}: {informer.trouble or informer.state.value}" for informer in waiting
         )

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -71,8 +73,8 @@ class Operator(OperatorDeclaration):
         finally:
             await run.stop()
 
-    async def serve(self, client: Client | None = None, **options: Any) -> None:
-        """Run until SIGTERM or SIGINT, then stop in order."""
+    async def serve(self, client: Client | None = None, **options: Any) -> RunningOperator:
+        """Run until SIGTERM or SIGINT, then stop in order. Return the stopped run."""
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -80,9 +82,10 @@ class Operator(OperatorDeclaration):
         try:
             async with (
                 client or Client.connect(field_manager=self.field_manager) as connected,
-                self.running(connected, **options),
+                self.running(connected, **options) as run,
             ):
                 await stop.wait()
+            return run
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
@@ -96,4 +99,12 @@ class Operator(OperatorDeclaration):
             import uvloop
 
             run = uvloop.run
-        run(self.serve(**options))
+        run(self._serve_and_exit(**options))
+
+    async def _serve_and_exit(self, **options: Any) -> None:
+        """Run, and end the process at once if a run ignores its cancellation: the loop would wait for it."""
+        stopped = await self.serve(**options)
+        if stopped.stuck:
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+            os._exit(1)

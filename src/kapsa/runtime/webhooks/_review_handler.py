@@ -73,7 +73,7 @@ class ReviewHandler:
         elif webhook is not None:
             outcome, code, reply = await self._admit(webhook, body)
         else:
-            outcome, code, reply = self._convert(body)
+            outcome, code, reply = await self._convert(body)
         self._observe(name, outcome, self._client.clock.monotonic() - started)
         return code, reply
 
@@ -125,13 +125,13 @@ class ReviewHandler:
             )
         return "allowed" if response.allowed else "denied", 200, _encode(reply)
 
-    def _convert(self, body: bytes) -> tuple[ReviewOutcome, int, bytes]:
-        """Convert without a time limit: converters are plain functions and cannot be interrupted."""
+    async def _convert(self, body: bytes) -> tuple[ReviewOutcome, int, bytes]:
+        """Convert within a time limit, which is checked between two objects: a converter is a plain function."""
         try:
             review = _decode_conversion(body)
         except msgspec.DecodeError as error:
             return "malformed", 400, f"not a ConversionReview: {error}".encode()
-        reply = self._conversions.review(review)
+        reply = await self._conversions.review(review)
         result = reply["response"]["result"]
         if result["status"] == "Success":
             return "converted", 200, _encode(reply)

@@ -7,6 +7,7 @@ class AppV1Alpha1Converter(Converter[AppV1Alpha1, AppV1]):
 
 from __future__ import annotations
 
+import asyncio
 import typing
 from collections.abc import Iterable
 from typing import Any, ClassVar, Generic, TypeVar
@@ -17,6 +18,9 @@ from kapsa.runtime.resources.kind import Manifest
 from kapsa.runtime.resources.resource import CustomResource
 
 __all__ = ["ConversionReview", "Conversions", "Converter"]
+
+_TURN = 0.01
+"""Seconds for which conversions may hold the event loop, if each takes less."""
 
 S = TypeVar("S", bound=CustomResource[Any, Any])
 H = TypeVar("H", bound=CustomResource[Any, Any])
@@ -90,12 +94,16 @@ class Conversions:
         """The classes of all versions that can be converted."""
         return (*self._hubs.values(), *(converter.spoke for converter in self._by_spoke.values()))
 
-    def review(self, review: ConversionReview) -> Manifest:
-        """Return the ConversionReview with all converted objects, or with the first failure."""
+    async def review(self, review: ConversionReview, *, limit: float = 25.0) -> Manifest:
+        """Return the ConversionReview with all converted objects, or with the first failure.
+
+        The event loop gets a turn every 10 ms, between two objects. After `limit` seconds the review fails: the API
+        server waits for 30.
+        """
         request = review.request
         response: Manifest = {"uid": request.uid}
         try:
-            response["convertedObjects"] = [self.convert(each, request.desired) for each in request.objects]
+            response["convertedObjects"] = await self._convert_all(request, limit)
             response["result"] = {"status": "Success"}
         except ConversionError as error:
             response["result"] = {"status": "Failure", "message": str(error)}
@@ -104,6 +112,22 @@ class Conversions:
             "kind": "ConversionReview",
             "response": response,
         }
+
+    async def _convert_all(self, request: _Request, limit: float) -> list[Manifest]:
+        loop = asyncio.get_running_loop()
+        started = turn = loop.time()
+        converted: list[Manifest] = []
+        for each in request.objects:
+            if turn - started > limit:
+                raise ConversionError(
+                    f"{len(converted)} of {len(request.objects)} objects were converted to {request.desired} "
+                    f"within {limit:g} s: make the converter faster, or list in smaller pages"
+                )
+            converted.append(self.convert(each, request.desired))
+            if loop.time() - turn > _TURN:
+                await asyncio.sleep(0)
+                turn = loop.time()
+        return converted
 
     def convert(self, manifest: Manifest, desired: str) -> Manifest:
         """Convert one object to another version."""

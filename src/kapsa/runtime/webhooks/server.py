@@ -12,7 +12,7 @@ from aiohttp import web
 
 from kapsa.runtime.client.auth.tls import present
 from kapsa.runtime.client.client import Client
-from kapsa.runtime.errors import ClientError
+from kapsa.runtime.errors import ClientError, WriteRefused
 from kapsa.runtime.webhooks._certificate_sources import (
     CertificateSource,
     DirectoryCertificates,
@@ -112,8 +112,11 @@ class WebhookServer:
             try:
                 await self.keep()
                 self.trouble = ""
-            except (ClientError, OSError, ssl.SSLError) as error:
+            except WriteRefused:
                 # A standby may not write. It serves as soon as the leader has created the Secret.
+                self.trouble = "waits until this or another replica leads and registers the webhooks"
+                _log.debug("webhooks wait for a leader")
+            except (ClientError, OSError, ssl.SSLError) as error:
                 self.trouble = str(error)
                 _log.warning("webhooks not up to date", error=str(error))
             pause = (
