@@ -138,7 +138,8 @@ class Controller(Generic[R]):
         for owned in self.owned:
             selection = (selector_text(owned.labels), "", owned.metadata_only)
             scopes.setdefault(kind_of(owned.kind), set()).add(selection)
-        for other in (*self.watches, *self.read):
+        others: list[Watch | Reads] = [*self.watches, *self.read]
+        for other in others:
             selection = (selector_text(other.labels), other.fields, other.metadata_only)
             scopes.setdefault(kind_of(other.kind), set()).add(selection)
         return {gvk: frozenset(selections) for gvk, selections in scopes.items()}
