@@ -41,7 +41,7 @@ check: setup
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python tools/english.py
-	@$(BIN)/python -m pytest -q tests/docs
+	@$(BIN)/python -m pytest -q --full tests/docs
 
 format: setup
 	@$(BIN)/ruff format .

@@ -74,6 +74,7 @@ def on_a_terminal(command: list[str], directory: Path, env: dict[str, str], colu
     return process.wait(30), b"".join(chunks).decode()
 
 
+@pytest.mark.long
 def test_a_terminal_shows_each_step_and_a_live_table_in_80_columns(
     directory: Path, env: dict[str, str]
 ) -> None:
