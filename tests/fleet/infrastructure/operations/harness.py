@@ -66,6 +66,13 @@ def manifest_of(*objects: Manifest) -> bytes:
     return "".join(f"---\n{json.dumps(each)}\n" for each in objects).encode()
 
 
+def owned(manifest: Manifest, release: ReleaseRef) -> Manifest:
+    """Return an object with the annotations of a release, as Helm applies it."""
+    marks = {"meta.helm.sh/release-name": release.name, "meta.helm.sh/release-namespace": release.namespace}
+    annotations = {**(manifest["metadata"].get("annotations") or {}), **marks}
+    return {**manifest, "metadata": {**manifest["metadata"], "annotations": annotations}}
+
+
 class Operations:
     """The operations under test on one cluster, with a kind and namespaces that no other test has."""
 
@@ -185,10 +192,14 @@ class Operations:
         """Apply objects as Helm does, by server-side apply as `helm`, and store the release."""
         await self.namespace(release.namespace)
         for each in objects:
-            await self.client.apply(each, field_manager="helm", force=False)
+            await self.client.apply(owned(each, release), field_manager="helm", force=False)
         if stored:
-            self.revisions[release] = revision = self.revisions.get(release, 0) + 1
-            await self.client.create(_secret(release, revision, objects))
+            await self.forge(release, *objects)
+
+    async def forge(self, release: ReleaseRef, *objects: Manifest) -> None:
+        """Store a revision of a release, whether its objects exist or not."""
+        self.revisions[release] = revision = self.revisions.get(release, 0) + 1
+        await self.client.create(_secret(release, revision, objects))
 
 
 def _secret(release: ReleaseRef, revision: int, objects: tuple[Manifest, ...]) -> Manifest:

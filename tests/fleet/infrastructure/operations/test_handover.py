@@ -21,7 +21,7 @@ from kapsa.fleet.orchestrator.ports.cluster_operations import (
 )
 from kapsa.fleet.orchestrator.ports.leases import LeaseLost
 from tests.eventually import eventually
-from tests.fleet.infrastructure.operations.harness import CLUSTER, LimitedLease, Operations, lease
+from tests.fleet.infrastructure.operations.harness import CLUSTER, LimitedLease, Operations, lease, owned
 
 DEPLOYMENT = "apps/v1/Deployment"
 Manifest = dict[str, Any]
@@ -75,7 +75,7 @@ async def test_a_controller_is_stopped_and_started_with_the_replicas_that_it_had
         await operations.under_test.scale_up(CLUSTER, blue, lease())
     assert await replicas(operations, blue) == 3
     # Helm owns the number again: another one in the next chart does not conflict with the fleet.
-    await operations.client.apply(controller(blue, replicas=5), field_manager="helm")
+    await operations.client.apply(owned(controller(blue, replicas=5), blue), field_manager="helm")
     assert await replicas(operations, blue) == 5
 
 
@@ -122,6 +122,17 @@ async def test_a_lapsed_lease_scales_nothing_and_a_daemon_set_is_refused(operati
     await operations.install(operations.green, agent)
     with pytest.raises(ClusterRefused, match=r"DaemonSet widget-green .* cannot be scaled to zero"):
         await operations.under_test.scale_down(CLUSTER, operations.green, lease())
+
+
+async def test_a_forged_record_of_a_release_stops_nothing_of_others(operations: Operations) -> None:
+    victim = ReleaseRef("victim", operations.blue.namespace)
+    await operations.install(victim, controller(victim))
+    # A tenant who may write Secrets in the namespace of the release names the controller of somebody else.
+    await operations.install(operations.blue)
+    await operations.forge(operations.blue, controller(victim))
+    with pytest.raises(ClusterRefused, match="does not carry its annotations"):
+        await operations.under_test.scale_down(CLUSTER, operations.blue, lease())
+    assert await replicas(operations, victim) == 2
 
 
 async def idle_health(operations: Operations) -> OperatorHealth:

@@ -69,4 +69,3 @@ def test_versions_that_only_the_cluster_has_stay_served_and_give_up_the_storage(
     ]
     assert storage_version(with_storage(spec, "v1")) == "v1"
     assert storage_version(with_storage(spec, "v3")) == "v2"
-    assert [each["name"] for each in joined_spec(chart, live, {"v1beta1"})["versions"]] == ["v2", "v1"]

@@ -102,7 +102,8 @@ class GateSession:
         """Send a request to the API server, and return its answer. Raises `RequestRefused`."""
         if ruling is not GateRuling.WRITE:
             write = self._record(request, effect="try") if ruling is GateRuling.TRY else None
-            return await self._answer(request, write, repeatable=True)
+            response = await self._answer(request, write, repeatable=True)
+            return await self._live_crd(request) if _rejects_crd(request, response) else response
         if self.unreachable:
             raise _no_answer(self.unreachable)
         return await self._answer(request, self._record(request), repeatable=False, leased=True)
@@ -115,6 +116,15 @@ class GateSession:
         """Let the run write nothing more, since a request of it got no answer. Return the refusal."""
         self.unreachable = self.unreachable or reason
         return _no_answer(self.unreachable)
+
+    async def _live_crd(self, request: GateRequest) -> Response:
+        """Return the CRD that a run tried to change in a way that the API server rejects.
+
+        A rollback applies the CRDs of an earlier revision, which lack versions that are stored by now. Nothing of a
+        run changes a CRD, so the rejection must not end the run.
+        """
+        live = msgspec.structs.replace(request, method="GET", target=request.path, body=b"")
+        return await self._answer(live, None, repeatable=True)
 
     async def _answer(
         self, request: GateRequest, write: GateWrite | None, *, repeatable: bool, leased: bool = False
@@ -168,6 +178,13 @@ class GateSession:
     def _headers(self, request: GateRequest) -> dict[str, str]:
         kept = {name: request.headers[name] for name in _FORWARDED if name in request.headers}
         return {**kept, **self._trace}
+
+
+def _rejects_crd(request: GateRequest, response: Response) -> bool:
+    """Return whether the API server rejects the dry run of a change to an existing CRD."""
+    path = parse_path(request.path)
+    crd = path is not None and path.resource == "customresourcedefinitions"
+    return crd and request.method in ("PATCH", "PUT") and response.status in (409, 422)
 
 
 def _over() -> RequestRefused:

@@ -9,9 +9,18 @@ import msgspec
 from kapsa.adapters.helm.release_secret import RELEASE_SECRET, HelmRelease, read_release
 from kapsa.adapters.manifests.yaml_documents import YamlLimits, load_objects
 from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterRefused
 from kapsa.runtime import Client, ListOptions, NotFound
 
-__all__ = ["ReleaseObjects", "group_kind", "kind_of", "read_objects", "scoped_namespace"]
+__all__ = [
+    "ReleaseObjects",
+    "group_kind",
+    "kind_of",
+    "owned_services",
+    "read_objects",
+    "require_owned",
+    "scoped_namespace",
+]
 
 Manifest = dict[str, Any]
 CONTROLLERS = frozenset({("apps", "Deployment"), ("apps", "StatefulSet")})
@@ -84,6 +93,40 @@ def _rank(secret: Mapping[str, Any]) -> tuple[bool, int]:
     labels = secret["metadata"].get("labels") or {}
     revision = str(labels.get("version", ""))
     return labels.get("status") == "deployed", int(revision) if revision.isdecimal() else 0
+
+
+def require_owned(live: Mapping[str, Any], release: ReleaseRef) -> None:
+    """Raise `ClusterRefused` unless a live object carries Helm's marks of the release.
+
+    A tenant with the right to write Secrets in the namespace of a release can forge its record, and name any object.
+    """
+    if not _is_owned(live, release):
+        metadata = live["metadata"]
+        where = (
+            f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else metadata["name"]
+        )
+        message = f"{live['kind']} {where} is in the record of release {release}, and does not carry its annotations"
+        raise ClusterRefused(f"{message}: it is left alone")
+
+
+async def owned_services(client: Client, installed: ReleaseObjects) -> frozenset[tuple[str, str]]:
+    """Return namespace and name of the Services that belong to a release."""
+    services: set[tuple[str, str]] = set()
+    for each in installed.named("Service"):
+        namespace, name = installed.namespace_of(each), str(each["metadata"]["name"])
+        try:
+            live = await client.get("v1/Service", name, namespace=namespace)
+        except NotFound:
+            continue
+        if _is_owned(live, installed.release):
+            services.add((namespace, name))
+    return frozenset(services)
+
+
+def _is_owned(live: Mapping[str, Any], release: ReleaseRef) -> bool:
+    annotations = live["metadata"].get("annotations") or {}
+    marks = (annotations.get("meta.helm.sh/release-name"), annotations.get("meta.helm.sh/release-namespace"))
+    return marks == (release.name, release.namespace)
 
 
 def group_kind(manifest: Mapping[str, Any]) -> tuple[str, str]:

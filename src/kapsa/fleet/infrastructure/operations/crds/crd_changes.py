@@ -20,6 +20,7 @@ from kapsa.fleet.infrastructure.operations.crds.storage_migration import Storage
 from kapsa.fleet.infrastructure.operations.leased_clients import LeasedClients
 from kapsa.fleet.infrastructure.operations.release_objects import (
     ReleaseObjects,
+    owned_services,
     read_objects,
     scoped_namespace,
 )
@@ -175,7 +176,7 @@ async def _detach_others(
     """End the conversions of CRDs that the next revision lacks, if it lacks their Service, too."""
     if live is None:
         return
-    present = frozenset((live.namespace_of(each), each["metadata"]["name"]) for each in live.named("Service"))
+    present = await owned_services(client, live)
     following = await asyncio.to_thread(services_in, request.manifest)
     gone = present - {(scoped_namespace(each, request.next), each["metadata"]["name"]) for each in following}
     await detach(client, gone, set(applied), request.live, request.next, request.chart_digest)

@@ -4,7 +4,7 @@ Versions that the chart lacks stay, served as they are, and are no longer the st
 have, the chart's schema decides, and properties that only the cluster has stay: no data is pruned.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 __all__ = ["joined_spec", "storage_version", "version_names", "with_storage"]
@@ -13,20 +13,12 @@ Schema = Mapping[str, Any]
 Spec = dict[str, Any]
 
 
-def joined_spec(
-    chart: Mapping[str, Any], live: Mapping[str, Any] | None, dropped: Collection[str] = ()
-) -> Spec:
-    """Return the chart's spec with what the live spec has beyond it, except for the dropped versions."""
-    if live is None:
-        return dict(chart)
+def joined_spec(chart: Mapping[str, Any], live: Mapping[str, Any]) -> Spec:
+    """Return the chart's spec with what the live spec has beyond it."""
     present = {each["name"]: each for each in live.get("versions") or ()}
     versions = [_joined_version(each, present.get(each["name"])) for each in chart["versions"]]
     named = version_names(chart)
-    kept = [
-        {**each, "storage": False}
-        for name, each in present.items()
-        if name not in named and name not in dropped
-    ]
+    kept = [{**each, "storage": False} for name, each in present.items() if name not in named]
     return {**chart, "versions": versions + kept}
 
 

@@ -8,7 +8,12 @@ from typing import Any
 
 from kapsa.fleet.infrastructure.operations.handover.idle_marks import REPLICAS, desired_replicas
 from kapsa.fleet.infrastructure.operations.leased_clients import FIELD_MANAGER
-from kapsa.fleet.infrastructure.operations.release_objects import ReleaseObjects, group_kind, kind_of
+from kapsa.fleet.infrastructure.operations.release_objects import (
+    ReleaseObjects,
+    group_kind,
+    kind_of,
+    require_owned,
+)
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterRefused, ReleaseActivity
 from kapsa.runtime import Client, Conflict, NotFound
 
@@ -80,6 +85,7 @@ async def _scale(
     for attempt in range(_ATTEMPTS):
         try:
             live = await client.get(kind, name, namespace=release.namespace_of(controller))
+            require_owned(live, release.release)
             await _patch(client, kind, live, change(live))
         except NotFound:
             return  # the chart has it, and somebody deleted it: nothing of it runs

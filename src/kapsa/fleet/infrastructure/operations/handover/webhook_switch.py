@@ -9,7 +9,12 @@ from kapsa.fleet.infrastructure.operations.crds.crd_plan import CRD, plan_switch
 from kapsa.fleet.infrastructure.operations.crds.crd_record import read_record
 from kapsa.fleet.infrastructure.operations.handover.idle_marks import active_webhooks, idle_webhooks
 from kapsa.fleet.infrastructure.operations.handover.webhook_proof import prove_conversion, prove_webhooks
-from kapsa.fleet.infrastructure.operations.release_objects import ReleaseObjects, kind_of
+from kapsa.fleet.infrastructure.operations.release_objects import (
+    ReleaseObjects,
+    kind_of,
+    owned_services,
+    require_owned,
+)
 from kapsa.runtime import Client, Conflict, NotFound
 
 __all__ = ["switch_webhooks"]
@@ -30,9 +35,10 @@ async def switch_webhooks(
     if outgoing is not None:
         await _detach(client, incoming.release, outgoing, converted, chart)
     for config in incoming.webhook_configurations():
-        await _change(client, config, active_webhooks)
-    for config in outgoing.webhook_configurations() if outgoing is not None else ():
-        await _change(client, config, idle_webhooks)
+        await _change(client, incoming.release, config, active_webhooks)
+    if outgoing is not None:
+        for config in outgoing.webhook_configurations():
+            await _change(client, outgoing.release, config, idle_webhooks)
     await prove_webhooks(client, incoming)
     for name in converted:
         await prove_conversion(client, await client.get(CRD, name))
@@ -55,13 +61,13 @@ async def _detach(
     client: Client, incoming: ReleaseRef, outgoing: ReleaseObjects, converted: list[str], chart: str
 ) -> None:
     """End the conversions that only the outgoing release serves: its Services go when it is retired."""
-    services = frozenset(
-        (outgoing.namespace_of(each), str(each["metadata"]["name"])) for each in outgoing.named("Service")
-    )
+    services = await owned_services(client, outgoing)
     await detach(client, services, set(converted), outgoing.release, incoming, chart)
 
 
-async def _change(client: Client, config: Mapping[str, Any], change: Callable[[Webhooks], Webhooks]) -> None:
+async def _change(
+    client: Client, release: ReleaseRef, config: Mapping[str, Any], change: Callable[[Webhooks], Webhooks]
+) -> None:
     """Change the webhooks of a live configuration, whose CA another program may have injected."""
     kind, name = kind_of(config), str(config["metadata"]["name"])
     for attempt in range(_ATTEMPTS):
@@ -69,6 +75,7 @@ async def _change(client: Client, config: Mapping[str, Any], change: Callable[[W
             live = await client.get(kind, name)
         except NotFound:
             return
+        require_owned(live, release)
         webhooks = live.get("webhooks") or []
         changed = change(webhooks)
         if changed == webhooks:
