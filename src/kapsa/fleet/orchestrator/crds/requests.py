@@ -2,7 +2,7 @@
 
 import uuid
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -58,7 +58,7 @@ class ApproveCrd(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
     digest: str
     """The digest that validation returned: the approval counts for exactly these findings."""
     from_version: str = ""
-    comment: str = ""
+    comment: Annotated[str, msgspec.Meta(max_length=2000)] = ""
 
 
 class CrdDetail(msgspec.Struct, frozen=True, rename="camel"):

@@ -1,14 +1,11 @@
 """Tables of CRDs: who stored one by itself, and which changes were approved. The definitions are in the registry."""
 
-from sqlalchemy import Column, DateTime, ForeignKeyConstraint, Table, Text, Uuid, text
+from sqlalchemy import Column, ForeignKeyConstraint, Table, Text, Uuid
 
-from kapsa.fleet.infrastructure.postgres.tables.metadata import metadata
+from kapsa.fleet.infrastructure.postgres.tables.metadata import MOMENT, metadata, moment_of_insert
 from kapsa.fleet.infrastructure.postgres.tables.registry import operator_version_crd
 
 __all__ = ["crd_approval", "crd_upload"]
-
-_MOMENT = DateTime(timezone=True)
-_NOW = text("fleet.now()")
 
 
 def _of_a_revision() -> ForeignKeyConstraint:
@@ -27,7 +24,7 @@ crd_upload = Table(
     Column("operator_id", Uuid, primary_key=True),
     Column("version", Text, primary_key=True),
     Column("name", Text(collation="C"), primary_key=True),
-    Column("created_at", _MOMENT, nullable=False, server_default=_NOW),
+    moment_of_insert("created_at"),
     Column("created_by", Text, nullable=False),
     _of_a_revision(),
     comment="CRDs that were stored by themselves. Those of charts came with their version.",
@@ -42,7 +39,7 @@ crd_approval = Table(
     Column("digest", Text, primary_key=True),
     Column("from_version", Text, nullable=False),
     Column("approved_by", Text, nullable=False),
-    Column("approved_at", _MOMENT, nullable=False),
+    Column("approved_at", MOMENT, nullable=False),
     Column("comment", Text, nullable=False),
     _of_a_revision(),
     comment="Agreements to changes of CRDs, each to exactly the findings with this digest.",

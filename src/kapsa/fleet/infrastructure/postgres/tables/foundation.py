@@ -4,7 +4,6 @@ from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Column,
-    DateTime,
     ForeignKey,
     Identity,
     Index,
@@ -17,7 +16,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
-from kapsa.fleet.infrastructure.postgres.tables.metadata import metadata
+from kapsa.fleet.infrastructure.postgres.tables.metadata import MOMENT, metadata, moment_of_insert
 from kapsa.fleet.infrastructure.postgres.tables.sealed_column import SealedColumn
 
 __all__ = [
@@ -33,14 +32,12 @@ __all__ = [
     "vault_key",
 ]
 
-_MOMENT = DateTime(timezone=True)
-_NOW = text("fleet.now()")
 
 audit_entry = Table(
     "audit_entry",
     metadata,
     Column("id", BigInteger, Identity(always=True), primary_key=True),
-    Column("recorded_at", _MOMENT, nullable=False, server_default=_NOW),
+    moment_of_insert("recorded_at"),
     Column("action", Text, nullable=False),
     Column("object_kind", Text, nullable=False),
     Column("object_id", Text, nullable=False),
@@ -90,12 +87,12 @@ outbox = Table(
     Column("id", Uuid, primary_key=True, server_default=text("gen_random_uuid()")),
     Column("kind", Text, nullable=False),
     Column("payload", JSONB, nullable=False),
-    Column("created_at", _MOMENT, nullable=False, server_default=_NOW),
-    Column("due_at", _MOMENT, nullable=False, server_default=_NOW),
+    moment_of_insert("created_at"),
+    moment_of_insert("due_at"),
     Column("attempts", Integer, nullable=False, server_default=text("0")),
     Column("last_error", Text, nullable=False, server_default=text("''")),
-    Column("delivered_at", _MOMENT),
-    Column("abandoned_at", _MOMENT),
+    Column("delivered_at", MOMENT),
+    Column("abandoned_at", MOMENT),
     Index("outbox_pending", "due_at", postgresql_where=text("delivered_at IS NULL AND abandoned_at IS NULL")),
     Index(None, "created_at"),
 )
@@ -106,10 +103,10 @@ idempotency_key = Table(
     Column("subject", Text, primary_key=True),
     Column("key", Text, primary_key=True),
     Column("fingerprint", LargeBinary, nullable=False),
-    Column("created_at", _MOMENT, nullable=False, server_default=_NOW),
-    Column("claimed_until", _MOMENT, nullable=False),
+    moment_of_insert("created_at"),
+    Column("claimed_until", MOMENT, nullable=False),
     Column("claim", Uuid, nullable=False),
-    Column("applied_at", _MOMENT),
+    Column("applied_at", MOMENT),
     Column("status", Integer),
     Column("headers", JSONB),
     Column("body", LargeBinary),
@@ -121,8 +118,8 @@ rate_limit = Table(
     metadata,
     Column("subject", Text, primary_key=True),
     Column("name", Text, primary_key=True),
-    Column("hits", ARRAY(_MOMENT), nullable=False),
-    Column("expires_at", _MOMENT, nullable=False),
+    Column("hits", ARRAY(MOMENT), nullable=False),
+    Column("expires_at", MOMENT, nullable=False),
     Index(None, "expires_at"),
     prefixes=["UNLOGGED"],
 )
@@ -132,8 +129,8 @@ browser_session = Table(
     metadata,
     Column("token_hash", LargeBinary, primary_key=True),
     Column("principal", JSONB, nullable=False),
-    Column("created_at", _MOMENT, nullable=False, server_default=_NOW),
-    Column("expires_at", _MOMENT, nullable=False),
+    moment_of_insert("created_at"),
+    Column("expires_at", MOMENT, nullable=False),
     Index(None, "expires_at"),
     comment="Sessions of browsers. The cookie is stored as a hash: a dump of the database signs nobody in.",
 )
@@ -143,7 +140,7 @@ vault_key = Table(
     metadata,
     Column("key_id", Text, primary_key=True),
     Column("canary", SealedColumn, nullable=False),
-    Column("created_at", _MOMENT, nullable=False, server_default=_NOW),
+    moment_of_insert("created_at"),
     comment="Each key that ever sealed something here, with a value that proves that the loaded key is the same.",
 )
 
@@ -152,5 +149,5 @@ internal_secret = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("value", SealedColumn, nullable=False),
-    Column("created_at", _MOMENT, nullable=False, server_default=_NOW),
+    moment_of_insert("created_at"),
 )

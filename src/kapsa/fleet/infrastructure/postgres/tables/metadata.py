@@ -3,11 +3,11 @@
 import importlib
 import pkgutil
 
-from sqlalchemy import MetaData, func
+from sqlalchemy import Column, DateTime, MetaData, func, text
 
 import kapsa.fleet.infrastructure.postgres.tables as package
 
-__all__ = ["NOW", "declared_metadata", "metadata"]
+__all__ = ["MOMENT", "NOW", "declared_metadata", "metadata", "moment_of_insert"]
 
 metadata = MetaData(
     schema="fleet",
@@ -20,8 +20,15 @@ metadata = MetaData(
     },
 )
 
+MOMENT = DateTime(timezone=True)
+"""The type of every time in the schema."""
 NOW = func.fleet.now()
 """The time in SQL. `now()` is the start of the transaction, and no test could set it."""
+
+
+def moment_of_insert(name: str) -> Column[object]:
+    """Return a column with the time at which its row was inserted, unless another one is given."""
+    return Column(name, MOMENT, nullable=False, server_default=text("fleet.now()"))
 
 
 def declared_metadata() -> MetaData:

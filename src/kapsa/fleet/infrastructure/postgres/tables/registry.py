@@ -4,7 +4,6 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    DateTime,
     ForeignKey,
     ForeignKeyConstraint,
     Index,
@@ -17,7 +16,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from kapsa.fleet.infrastructure.postgres.tables.metadata import metadata
+from kapsa.fleet.infrastructure.postgres.tables.metadata import MOMENT, metadata, moment_of_insert
 from kapsa.fleet.infrastructure.postgres.tables.sealed_column import SealedColumn
 
 __all__ = [
@@ -32,8 +31,6 @@ __all__ = [
     "operator_version_crd",
 ]
 
-_MOMENT = DateTime(timezone=True)
-_NOW = text("fleet.now()")
 
 operator = Table(
     "operator",
@@ -47,7 +44,7 @@ operator = Table(
     Column("secret_paths", JSONB, nullable=False),
     Column("has_credentials", Boolean, nullable=False),
     Column("paused_reason", Text, nullable=False, server_default=text("''")),
-    Column("created_at", _MOMENT, nullable=False, server_default=_NOW),
+    moment_of_insert("created_at"),
     Column("created_by", Text, nullable=False),
     Column("version", Integer, nullable=False),
 )
@@ -66,7 +63,7 @@ chart_archive = Table(
     metadata,
     Column("digest", Text, primary_key=True),
     Column("content", LargeBinary, nullable=False),
-    Column("created_at", _MOMENT, nullable=False, server_default=_NOW),
+    moment_of_insert("created_at"),
     comment="Archives of charts by their digest: what was approved is what is deployed.",
 )
 
@@ -78,7 +75,7 @@ operator_version = Table(
     Column("version_order", Text(collation="C"), nullable=False),
     Column("chart_digest", Text, ForeignKey(chart_archive.c.digest), nullable=False),
     Column("facts", JSONB, nullable=False),
-    Column("created_at", _MOMENT, nullable=False, server_default=_NOW),
+    moment_of_insert("created_at"),
     Column("created_by", Text, nullable=False),
     Column("withdrawn_reason", Text, nullable=False, server_default=text("''")),
     Column("migration_guide", Text, nullable=False, server_default=text("''")),
@@ -114,10 +111,10 @@ cluster = Table(
     Column("health", JSONB, nullable=False),
     Column("windows", JSONB, nullable=False),
     Column("freezes", JSONB, nullable=False),
-    Column("created_at", _MOMENT, nullable=False, server_default=_NOW),
+    moment_of_insert("created_at"),
     Column("created_by", Text, nullable=False),
     Column("version", Integer, nullable=False),
-    Column("next_check_at", _MOMENT, nullable=False, server_default=_NOW),
+    moment_of_insert("next_check_at"),
     Column("checks", BigInteger, nullable=False, server_default=text("0")),
     Index(None, "next_check_at"),
     Index(None, "environment", "name"),
@@ -131,15 +128,15 @@ cluster_credential = Table(
     Column("purpose", Text, primary_key=True),
     Column("version", Integer, nullable=False),
     Column("sealed", SealedColumn, nullable=False),
-    Column("renew_at", _MOMENT),
-    Column("expires_at", _MOMENT),
+    Column("renew_at", MOMENT),
+    Column("expires_at", MOMENT),
 )
 
 cluster_inventory = Table(
     "cluster_inventory",
     metadata,
     Column("cluster_id", Uuid, ForeignKey(cluster.c.id, ondelete="CASCADE"), primary_key=True),
-    Column("taken_at", _MOMENT, nullable=False),
+    Column("taken_at", MOMENT, nullable=False),
     Column("content", JSONB, nullable=False),
 )
 
@@ -152,7 +149,7 @@ cluster_operator = Table(
     Column("namespace", Text, nullable=False),
     Column("adopted_revision", Integer, nullable=False),
     Column("adopted_version", Text, nullable=False),
-    Column("adopted_at", _MOMENT, nullable=False, server_default=_NOW),
+    moment_of_insert("adopted_at"),
     Column("adopted_by", Text, nullable=False),
     Column("values_version", Integer, nullable=False),
     Column("values", SealedColumn, nullable=False),

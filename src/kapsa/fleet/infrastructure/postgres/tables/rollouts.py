@@ -4,7 +4,6 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    DateTime,
     ForeignKey,
     Identity,
     Index,
@@ -16,7 +15,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from kapsa.fleet.infrastructure.postgres.tables.metadata import metadata
+from kapsa.fleet.infrastructure.postgres.tables.metadata import MOMENT, metadata, moment_of_insert
 from kapsa.fleet.infrastructure.postgres.tables.registry import cluster, operator
 from kapsa.fleet.infrastructure.postgres.tables.sealed_column import SealedColumn
 
@@ -30,17 +29,15 @@ __all__ = [
     "installation",
 ]
 
-_MOMENT = DateTime(timezone=True)
-_NOW = text("fleet.now()")
 _ZERO = text("0")
 
 
 def _claim_columns() -> tuple[Column[object], ...]:
     """Return the columns that a replica claims a row by."""
     return (
-        Column("next_run_at", _MOMENT),
+        Column("next_run_at", MOMENT),
         Column("lease_owner", Text, nullable=False, server_default=text("''")),
-        Column("lease_until", _MOMENT),
+        Column("lease_until", MOMENT),
         Column("fence", BigInteger, nullable=False, server_default=_ZERO),
     )
 
@@ -55,7 +52,7 @@ deployment = Table(
     Column("document", JSONB, nullable=False),
     Column("secret_values", SealedColumn),
     Column("last_event", BigInteger, nullable=False, server_default=_ZERO),
-    Column("created_at", _MOMENT, nullable=False, server_default=_NOW),
+    moment_of_insert("created_at"),
     *_claim_columns(),
     Index(None, "created_at", "id"),
     Index("deployment_due", "next_run_at", postgresql_where=text("next_run_at IS NOT NULL")),
@@ -92,7 +89,7 @@ deployment_plan = Table(
     Column("deployment_id", Uuid, ForeignKey(deployment.c.id, ondelete="CASCADE"), primary_key=True),
     Column("digest", Text, nullable=False),
     Column("document", JSONB, nullable=False),
-    Column("created_at", _MOMENT, nullable=False, server_default=_NOW),
+    moment_of_insert("created_at"),
 )
 
 deployment_bundle = Table(
@@ -109,7 +106,7 @@ deployment_event = Table(
     metadata,
     Column("deployment_id", Uuid, ForeignKey(deployment.c.id, ondelete="CASCADE"), primary_key=True),
     Column("sequence", BigInteger, primary_key=True, autoincrement=False),
-    Column("at", _MOMENT, nullable=False, server_default=_NOW),
+    moment_of_insert("at"),
     Column("kind", Text, nullable=False),
     Column("cluster", Text, nullable=False),
     Column("actor", Text, nullable=False),
@@ -123,7 +120,7 @@ approval = Table(
     Column("deployment_id", Uuid, ForeignKey(deployment.c.id, ondelete="CASCADE"), nullable=False),
     Column("state", Text, nullable=False),
     Column("document", JSONB, nullable=False),
-    Column("created_at", _MOMENT, nullable=False, server_default=_NOW),
+    moment_of_insert("created_at"),
     Column("sequence", BigInteger, Identity(always=True), nullable=False),
     Index(None, "deployment_id"),
     Index(None, "created_at", "id"),
@@ -140,7 +137,7 @@ installation = Table(
     Column("version", Text, nullable=False),
     Column("chart_digest", Text, nullable=False),
     Column("deployment_id", Uuid),
-    Column("updated_at", _MOMENT, nullable=False, server_default=_NOW),
+    moment_of_insert("updated_at"),
     Index(None, "operator_id"),
     comment="The release that runs an operator on a cluster, as the last deployment left it.",
 )
