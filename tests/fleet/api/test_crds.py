@@ -86,6 +86,8 @@ async def test_the_health_of_an_operator_has_the_shape_of_the_seed(
     api: ApiClient, database: Database
 ) -> None:
     await create_objects(database, caller="ada")
+    async with database.transaction() as connection:
+        await connection.execute(text("DELETE FROM fleet.installation"))
     path = "/api/v1/operators/own-operator/health"
     assert (await api.get(path)).json() == {
         "operatorName": "own-operator",
