@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -157,16 +158,18 @@ async def start_manager(
 
 async def test_a_helm_that_is_stopped_is_ended_when_the_lease_lapses(helm: RealHelm) -> None:
     stopped: list[int] = []
+    guard = lease()
 
     async def stop(write: ApiWrite) -> None:
         if write.to_history and write.answered:
             helm.transport.tamper = None
             stopped.extend(helm_processes())
             os.kill(stopped[0], signal.SIGSTOP)
+            guard.extend(time.monotonic() + 0.2)
 
     helm.transport.tamper = stop
     with pytest.raises(LeaseLost):
-        await helm.helm.upgrade(helm.request(), lease(2.0))
+        await helm.helm.upgrade(helm.request(), guard)
     assert [is_running(each) for each in stopped] == [False]
     assert await helm.states() == [(1, "pending-install")]
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import uuid
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone
+from kapsa.devcluster import DevCluster
+from kapsa.fleet.infrastructure.helm.gated_helm import HelmBounds
+from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone, ClusterRefused
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.helm import HelmFailed
-from kapsa.runtime import TransportError
+from kapsa.runtime import ApiStatus, Client, Forbidden, TransportError
 from tests.eventually import eventually
 from tests.fleet.charts import crd
-from tests.fleet.real_helm import CLUSTER, ApiWrite, RealHelm, config_map, hook, lease
+from tests.fleet.real_helm import CLUSTER, ApiWrite, RealHelm, config_map, hook, lease, real_helm
 
 
 async def test_a_release_is_installed_upgraded_rolled_back_and_removed_and_each_write_is_audited(
@@ -131,9 +135,31 @@ async def test_a_cluster_that_stops_answering_leaves_our_revision_pending(helm: 
 
 
 async def test_a_value_that_helm_quotes_is_not_in_the_message(helm: RealHelm) -> None:
+    with pytest.raises(HelmFailed, match="failed"):  # its description is not that of the next failure
+        await helm.helm.upgrade(helm.contract_request(broken=True), lease())
     chart = helm.chart(files={"templates/fail.yaml": '{{ fail (printf "%s is weak" .Values.password) }}'})
     with pytest.raises(HelmFailed) as failure:
         await helm.upgrade(chart_digest=chart, values={"password": "hunter2-hunter2"})
     assert "*** is weak" in str(failure.value)
     assert "hunter2" not in str(failure.value) + repr(helm.audit.entries)
-    assert await helm.states() == []
+    assert await helm.states() == [(1, "failed")]
+
+
+async def test_a_run_that_takes_too_long_is_ended() -> None:
+    async def hang(write: ApiWrite) -> None:
+        await asyncio.sleep(60)
+
+    bounds = HelmBounds(run=timedelta(seconds=2))
+    async with DevCluster(tls=True) as cluster, real_helm(cluster, bounds) as helm:
+        helm.transport.tamper = hang
+        with pytest.raises(HelmFailed, match="helm took longer than 2 s"):
+            await helm.upgrade()
+
+
+async def test_a_right_that_is_missing_is_a_refusal_and_not_an_outage(helm: RealHelm) -> None:
+    def refuse() -> Client:
+        raise Forbidden(ApiStatus(code=403, message="secrets is forbidden"))
+
+    helm.connected = refuse
+    with pytest.raises(ClusterRefused, match="secrets is forbidden"):
+        await helm.helm.history(CLUSTER, helm.release())

@@ -2,6 +2,7 @@
 
 - `gated_helm`: the releases of all clusters, as the rollout engine uses them.
 - `runner`: one run of the helm program, in a private home and within limits.
+- `private_home`: the directory of one run, which has its values.
 - `post_renderer`: the plugin that makes helm apply the approved manifest and nothing else.
 - `gate`: the server on loopback that helm talks to.
 - `gate_session`: one run's way through the gate: credential, lease, rules, and a record of each write.

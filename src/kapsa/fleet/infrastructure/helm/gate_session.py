@@ -60,6 +60,14 @@ class GateSession:
         self._ended = asyncio.Event()
         self._tasks: set[asyncio.Task[object]] = set()
 
+    @property
+    def began(self) -> bool:
+        """True if the run has stored a revision of its own."""
+        return any(
+            write.verb == "POST" and write.resource.startswith("secrets ") and write.status == 201
+            for write in self.writes
+        )
+
     async def lease_lapses(self) -> None:
         """Wait until the lease has lapsed, and close the session then."""
         while not self._ended.is_set() and (remaining := self._guard.remaining) > 0:

@@ -21,13 +21,13 @@ from kapsa.fleet.infrastructure.helm.gate_session import GateSession
 from kapsa.fleet.infrastructure.helm.history import read_history, secret_name
 from kapsa.fleet.infrastructure.helm.runner import HelmInput, failure_message, run_helm
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
-from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone
+from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone, ClusterRefused
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.helm import HelmFailed, HelmInterrupted, HelmRefused, UpgradeRequest
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard, LeaseLost
 from kapsa.fleet.orchestrator.ports.operators import OperatorRepository
 from kapsa.fleet.orchestrator.ports.transactions import Transactions
-from kapsa.runtime import Client, ClientError, Conflict, NotFound
+from kapsa.runtime import Client, ClientError, Conflict, Forbidden, NotFound
 
 __all__ = ["GatedHelm", "HelmBounds"]
 
@@ -220,13 +220,16 @@ class GatedHelm:
                 finally:
                     await self._record_end(run, session)
             if finished.code:
-                raise _meaning(finished, session, run) or await self._failure(client, finished, run)
+                meaning = _meaning(finished, session, run)
+                raise meaning or await self._failure(client, finished, run, began=session.began)
             return finished
 
-    async def _failure(self, client: Client, finished: FinishedProcess, run: HelmRun) -> HelmFailed:
+    async def _failure(
+        self, client: Client, finished: FinishedProcess, run: HelmRun, *, began: bool
+    ) -> HelmFailed:
         """Return the failure in the words of the history, which are all that another replica has."""
-        latest = latest_record(await read_history(client, run.release))
-        if latest is not None and latest.status is HelmStatus.FAILED and run.verb != "uninstall":
+        latest = latest_record(await read_history(client, run.release)) if began else None
+        if latest is not None and latest.status is HelmStatus.FAILED:
             return HelmFailed(latest.description)
         return HelmFailed(failure_message(finished, run.values))
 
@@ -238,6 +241,8 @@ class GatedHelm:
                 yield client
         except UnknownObject as error:
             raise ClusterGone(str(error)) from None
+        except Forbidden as error:
+            raise ClusterRefused(redact(printable(str(error)))[:500]) from None
         except (ClientError, InvalidInput) as error:
             raise ClusterUnreachable(redact(printable(str(error)))[:500]) from None
 

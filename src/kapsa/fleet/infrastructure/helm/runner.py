@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from kapsa.fleet.infrastructure.helm.post_renderer import (
     interpreter,
     write_plugin,
 )
+from kapsa.fleet.infrastructure.helm.private_home import private_home
 
 __all__ = ["HelmInput", "failure_message", "run_helm"]
 
@@ -55,8 +55,7 @@ async def run_helm(
     Raises the errors of `run_program`.
     """
     tool = await asyncio.to_thread(find_tool, "helm")
-    with tempfile.TemporaryDirectory(prefix="kapsa-helm-", ignore_cleanup_errors=True) as private:
-        home = Path(private)
+    with private_home() as home:
         await asyncio.to_thread(_furnish, home, access, files)
         environment = private_environment(home) | {
             "PATH": str(home / "empty"),

@@ -51,7 +51,7 @@ class HelmReleases(Protocol):
 
     Each method raises `ClusterUnreachable` if the cluster does not answer, and `ClusterGone` if it is no longer
     registered. Each that writes takes the guard of the caller's lease and checks it before each write. A run of Helm
-    raises `HelmInterrupted` if something ended it.
+    raises `HelmInterrupted` if something ended it. `ClusterRefused` means that a right is missing.
     """
 
     async def history(self, cluster_id: uuid.UUID, release: ReleaseRef) -> tuple[ReleaseRecord, ...]:
