@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
-import pytest_asyncio
-import yaml
 
-from kapsa.devcluster import DevCluster
-from kapsa.devcluster.faults import Answer, FaultPlan, FaultRule
+from kapsa.devcluster.faults import Answer, FaultRule
 from kapsa.fleet.domain.health import (
     CheckKind,
     Evidence,
@@ -23,8 +19,6 @@ from kapsa.fleet.domain.health import (
     record_check,
     record_unknown,
 )
-from kapsa.fleet.infrastructure.clusters.gateway import untrusted_client
-from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.runtime.testing import Sample
 from tests.fleet.infrastructure.health.operator_fixture import CLUSTER, DIGEST, OperatorFixture
@@ -61,17 +55,6 @@ class Disturbance(msgspec.Struct, frozen=True):
         )
 
 
-@pytest_asyncio.fixture
-async def busy_operator(database: Database) -> AsyncIterator[OperatorFixture]:
-    """The operator on a cluster that a test can make busy, behind the client that the manager uses."""
-    async with DevCluster(faults=FaultPlan(), tls=True) as cluster:
-        kubeconfig = yaml.safe_dump(cluster.kubeconfig_data).encode()
-        async with untrusted_client(kubeconfig, allow_loopback=True) as client:
-            operator = OperatorFixture(cluster, client, database)
-            await operator.register()
-            yield operator
-
-
 async def test_the_delays_of_retries_do_not_make_a_webhook_slow(
     busy_operator: OperatorFixture, webhooks: WebhookServer
 ) -> None:
@@ -85,7 +68,8 @@ async def test_the_delays_of_retries_do_not_make_a_webhook_slow(
     busy_operator.cluster.faults.add(rule)
     health = await busy_operator.observe()
     check = next(each for each in health.checks if each.kind is CheckKind.WEBHOOKS)
-    assert (check.evidence, rule.fired, webhooks.calls) == (Evidence.HEALTHY, 1, 3)
+    assert (check.evidence, rule.fired) == (Evidence.HEALTHY, 1)
+    assert webhooks.calls >= 3
 
 
 @pytest.mark.sampled(4)
@@ -97,19 +81,23 @@ async def test_a_healthy_version_is_not_rolled_back_whatever_happens_around_it(
     await operator.create_widgets(len(WIDGETS))
     await operator.reconcile(*WIDGETS)
     runs = Sample(SAMPLED, seed=sample.seed).of(range(RUNS)) if sample else range(RUNS)
-    unknown = 0
+    doubts = 0
     for number, run in enumerate(runs):
-        progress, verdict = await _roll_out(operator, webhooks, Disturbance.of(run), number + 2)
+        progress, verdict, unknown = await _roll_out(operator, webhooks, Disturbance.of(run), number + 2)
         assert verdict is GateVerdict.PASS, f"run {run}: {verdict}, {progress}"
         assert progress.failed_checks == 0, f"run {run}: {progress}"
-        unknown += progress.unknown_since is not None
+        doubts += unknown
+    assert doubts >= len(runs)  # the troubles were seen
     record_property("sweep", f"{len(runs)} of {RUNS} healthy versions in trouble: none was rolled back")
 
 
 async def _roll_out(
     operator: OperatorFixture, webhooks: WebhookServer, trouble: Disturbance, revision: int
-) -> tuple[GateProgress, GateVerdict]:
-    """Upgrade the operator, and check it as the engine does until its gate decides."""
+) -> tuple[GateProgress, GateVerdict, int]:
+    """Upgrade the operator, and check it as the engine does until its gate decides.
+
+    Return the checks so far, the decision, and the number of checks that gave no evidence.
+    """
     faults = operator.cluster.faults
     assert faults is not None
     faults.clear()
@@ -118,9 +106,10 @@ async def _roll_out(
     await operator.install(webhooks.configuration(), image=f"widget:{revision}", revision=revision)
     await operator.reconcile(*WIDGETS[: trouble.slow_resources], ready="False")
     rules = [faults.add(FaultRule(action=BUSY, nth=nth, times=times)) for nth, times in trouble.busy]
-    progress, verdict = GateProgress(), GateVerdict.WAIT
+    progress, verdict, unknown = GateProgress(), GateVerdict.WAIT, 0
     for number in range(MOST_CHECKS):
         progress = await _check(operator, trouble, number, progress, revision)
+        unknown += progress.last is Evidence.UNKNOWN
         verdict = judge_gate(
             progress,
             soak=timedelta(minutes=2),
@@ -137,7 +126,7 @@ async def _roll_out(
         for rule in rules:
             faults.add(rule)
     faults.clear()
-    return progress, verdict
+    return progress, verdict, unknown
 
 
 async def _check(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kapsa.devcluster.faults import Answer, FaultRule
 from kapsa.fleet.domain.errors import UnknownObject
 from kapsa.fleet.domain.health import CheckKind, Evidence, HealthCheck, OperatorHealth
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone
@@ -114,3 +115,42 @@ async def test_a_tenth_of_the_resources_newly_broken_fails_and_what_was_broken_b
     check = check_of(await operator.observe(), CheckKind.RESOURCES)
     assert (check.evidence, check.reason) == (F, "ResourcesFailing")
     assert "2 of 20 Widget" in check.message
+
+
+async def test_a_status_of_any_shape_neither_fails_a_reading_nor_gets_into_it_as_it_is(
+    operator: OperatorFixture,
+) -> None:
+    await operator.define()
+    await operator.create_widgets(6)
+    shapes: list[object] = [
+        {"conditions": "none"},
+        {"conditions": [3]},
+        {"observedGeneration": "new"},
+        {"conditions": {"type": "Ready"}},
+        {"conditions": [{"type": "Stalled", "status": "True", "message": "a\x00b\x1b[31m" + "x" * 5000}]},
+    ]
+    for number, status in enumerate(shapes):
+        await operator.client.patch(
+            KIND, f"w{number}", {"status": status}, namespace="default", subresource="status"
+        )
+    await operator.install()
+    await operator.ready()
+    check = check_of(await operator.observe(), CheckKind.RESOURCES)
+    assert (check.evidence, check.reason) == (F, "ResourcesFailing")
+    assert check.message.isprintable()
+    assert len(check.message) <= 500
+
+
+async def test_what_may_not_be_read_is_unknown_and_the_rest_is_judged(busy_operator: OperatorFixture) -> None:
+    operator = busy_operator
+    await operator.define()
+    await operator.install()
+    await operator.ready()
+    assert operator.cluster.faults is not None
+    forbidden = Answer(code=403, reason="Forbidden", message="widgets is forbidden")
+    operator.cluster.faults.add(FaultRule(resource="widgets", action=forbidden, times=0))
+    health = await operator.observe()
+    assert {check.kind: (check.evidence, check.reason) for check in health.checks} == {
+        CheckKind.PODS: (H, "Passed"),
+        CheckKind.RESOURCES: (U, "Forbidden"),
+    }

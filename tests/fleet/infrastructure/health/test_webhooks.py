@@ -6,6 +6,7 @@ import pytest
 
 from kapsa.adapters.testing.loopback_tls import loopback_tls
 from kapsa.fleet.domain.health import CheckKind, Evidence, HealthCheck
+from tests.eventually import eventually
 from tests.fleet.infrastructure.health.operator_fixture import KIND, OperatorFixture
 from tests.fleet.infrastructure.health.webhook_server import WebhookServer
 
@@ -27,7 +28,8 @@ async def test_a_webhook_that_answers_is_healthy_and_was_called(
     await operator.create_widgets(widgets)
     await operator.install(webhooks.configuration(operations=operations))
     check = await check_of(operator, CheckKind.WEBHOOKS)
-    assert (check.evidence, webhooks.calls) == (H, 2)
+    assert check.evidence is H
+    assert webhooks.calls >= 2
     assert len((await operator.client.list(KIND)).items) == widgets
 
 
@@ -125,14 +127,36 @@ async def test_a_conversion_is_proven_by_a_round_trip(
 
 
 @pytest.mark.real  # the embedded engine returns the last conversion of a revision, also for a dry run
-async def test_a_conversion_that_loses_a_field_fails(
-    operator: OperatorFixture, webhooks: WebhookServer
+async def test_a_real_api_server_proves_webhooks_and_conversions_and_a_lost_field(
+    real_operator: OperatorFixture, webhooks: WebhookServer
 ) -> None:
+    operator = real_operator
     await operator.define(conversion=webhooks.conversion())
     await operator.create_widgets(1)
     await operator.client.patch(KIND, "w0", {"spec": {"shape": "round"}}, namespace="default")
-    await operator.install()
+    await operator.install(webhooks.configuration())
+
+    async def reasons() -> dict[CheckKind, tuple[Evidence, str]]:
+        health = await operator.settle()
+        return {check.kind: (check.evidence, check.reason) for check in health.checks}
+
+    expected: dict[CheckKind, tuple[Evidence, str]] = {
+        CheckKind.WEBHOOKS: (H, "Passed"),
+        CheckKind.CONVERSION: (H, "Passed"),
+    }
+    # The API server learns of webhooks and conversions a moment after they are stored.
+    await eventually(reasons, lambda seen: expected.items() <= seen.items(), str(expected))
+    await eventually(reasons, lambda seen: webhooks.calls > 0, "a call of the webhook")
     webhooks.drops = "shape"
-    check = await check_of(operator, CheckKind.CONVERSION)
-    assert (check.evidence, check.reason) == (F, "ConversionChanged")
-    assert "spec.shape" in check.message
+    lost = (F, "ConversionChanged")
+    await eventually(reasons, lambda seen: seen[CheckKind.CONVERSION] == lost, str(lost))
+    webhooks.converts = False
+    broken = (F, "ConversionFailed")
+    await eventually(reasons, lambda seen: seen[CheckKind.CONVERSION] == broken, str(broken))
+    webhooks.converts, webhooks.delay = True, 1.3
+    slow = (F, "WebhookSlow")
+    await eventually(reasons, lambda seen: seen[CheckKind.WEBHOOKS] == slow, str(slow))
+    webhooks.delay = 0
+    await operator.install(webhooks.configuration(authority=loopback_tls("another")[1]), revision=3)
+    wrong = (F, "WebhookCertificate")
+    await eventually(reasons, lambda seen: seen[CheckKind.WEBHOOKS] == wrong, str(wrong))

@@ -9,7 +9,7 @@ from kapsa.adapters.redaction import printable, redact
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable, CredentialRejected
 from kapsa.runtime import ClientError, CredentialError, Unauthorized
 
-__all__ = ["answering", "reason_of"]
+__all__ = ["answering", "clean_text", "reason_of"]
 
 _LONGEST = 500
 
@@ -35,4 +35,9 @@ async def answering(server: str, seconds: float) -> AsyncIterator[None]:
 
 def reason_of(error: Exception) -> str:
     """Return the message of an error in one line, without secrets, within a limit."""
-    return " ".join(redact(printable(str(error))).split())[:_LONGEST] or type(error).__name__
+    return clean_text(str(error)) or type(error).__name__
+
+
+def clean_text(text: str) -> str:
+    """Return words of a cluster in one line, without secrets and control characters, within a limit."""
+    return " ".join(redact(printable(text)).split())[:_LONGEST]

@@ -31,7 +31,7 @@ _CRD = "CustomResourceDefinition"
 
 
 class ClusterHealthReading:
-    """The facts of a cluster at one time. Namespaces and kinds that several operators share are read once."""
+    """The facts of a cluster at one time. Namespaces that several operators share are read once."""
 
     def __init__(self, client: Client, now: datetime) -> None:
         self._client = client
@@ -106,4 +106,6 @@ class ClusterHealthReading:
 
 
 def _word(error: ClientError) -> str:
-    return (error.reason or "ApiError") if isinstance(error, ApiError) else type(error).__name__
+    """Return a word for an error. The reason of an API error is the cluster's, so it may be anything."""
+    reason = error.reason if isinstance(error, ApiError) else type(error).__name__
+    return reason if reason.isalnum() and len(reason) <= 40 else "ApiError"

@@ -15,6 +15,8 @@ from kapsa.runtime import ApiError, BadRequest, Client, Forbidden, Invalid, Tran
 __all__ = ["ConversionProber"]
 
 _SECONDS = 5.0
+_SLOW = 1.0
+"""The time above which a read is repeated, and the faster one counts."""
 _MOST_VERSIONS = 3
 _FAILED = "conversion webhook"
 
@@ -54,6 +56,9 @@ class ConversionProber:
         listed, seconds = await self._calls.run(self._first(crd.kind(version)))
         if isinstance(listed, Exception):
             return *_outcome(listed), 0.0
+        if seconds - usual >= _SLOW:
+            _, again = await self._calls.run(self._first(crd.kind(version)))
+            seconds = min(seconds, again)
         seconds = max(0.0, seconds - usual)
         body = listed or minimal_object(crd, version, self._namespace)
         call = self._client.replace(body, dry_run=True) if listed else self._client.create(body, dry_run=True)

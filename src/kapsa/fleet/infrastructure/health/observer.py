@@ -12,13 +12,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 
+import msgspec
+
 from kapsa.fleet.domain.errors import UnknownObject
 from kapsa.fleet.domain.health import OperatorHealth
 from kapsa.fleet.domain.health.judgement import judge_operator
 from kapsa.fleet.domain.health.memory import HealthLimits, HealthMemory
 from kapsa.fleet.domain.health.resources import baseline_of
 from kapsa.fleet.domain.releases import ReleaseRef
-from kapsa.fleet.infrastructure.clusters.answers import answering
+from kapsa.fleet.infrastructure.clusters.answers import answering, clean_text
 from kapsa.fleet.infrastructure.health.cluster_facts import ClusterHealthReading
 from kapsa.fleet.infrastructure.health.release_reader import ReleaseReader
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
@@ -117,6 +119,7 @@ class OperatorObserver:
         origin = origin or ReleaseOrigin(uuid.UUID(int=0))
         facts = await reading.facts.facts(deployed, origin.chart_digest, origin.crds, memory)
         health, memory = judge_operator(facts, memory, baseline, self._limits, reading.now)
+        health = _presentable(health)
         async with self._transactions.transaction() as connection:
             kept = StoredReading(health, memory, reading.now)
             await self._store.put_reading(connection, cluster_id, release, kept)
@@ -158,3 +161,11 @@ class _Reading:
         self.client = client
         self.now = now
         self.facts = ClusterHealthReading(client, now)
+
+
+def _presentable(health: OperatorHealth) -> OperatorHealth:
+    """Return health without secrets and control characters: messages have words of the cluster and its tenants."""
+    checks = tuple(
+        msgspec.structs.replace(check, message=clean_text(check.message)) for check in health.checks
+    )
+    return msgspec.structs.replace(health, checks=checks)

@@ -115,8 +115,8 @@ class PostgresHealth:
     ) -> None:
         """Store a reading in place of the one before. A cluster that is deleted meanwhile keeps none."""
         values = {
-            "health": msgspec.to_builtins(reading.health),
-            "memory": msgspec.to_builtins(reading.memory),
+            "health": _storable(msgspec.to_builtins(reading.health)),
+            "memory": _storable(msgspec.to_builtins(reading.memory)),
             "checked_at": reading.checked_at,
         }
         if await self._registered(connection, cluster_id):
@@ -147,7 +147,7 @@ class PostgresHealth:
         baseline: ResourceBaseline,
     ) -> None:
         """Store a baseline in place of the one before."""
-        values: dict[str, Any] = {"baseline": msgspec.to_builtins(baseline)}
+        values: dict[str, Any] = {"baseline": _storable(msgspec.to_builtins(baseline))}
         if await self._registered(connection, cluster_id):
             row = insert(health_baseline).values(cluster_id=cluster_id, operator_id=operator_id, **values)
             keys = ["cluster_id", "operator_id"]
@@ -204,6 +204,18 @@ def _same(cluster_id: uuid.UUID, release: ReleaseRef) -> tuple[Any, ...]:
         table.c.namespace == release.namespace,
         table.c.release == release.name,
     )
+
+
+def _storable(value: Any) -> Any:
+    """Return a value without the one character that JSON in PostgreSQL cannot hold."""
+    match value:
+        case str():
+            return value.replace("\0", "")
+        case dict():
+            return {_storable(key): _storable(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_storable(each) for each in value]
+    return value
 
 
 def _uuid(text: str) -> uuid.UUID | None:

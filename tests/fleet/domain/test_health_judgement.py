@@ -1,0 +1,226 @@
+"""The judgement of each part of an operator, from facts alone."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from kapsa.fleet.domain.health import CheckKind, Evidence, HealthCheck, OperatorHealth
+from kapsa.fleet.domain.health.judgement import OperatorFacts, judge_operator
+from kapsa.fleet.domain.health.leases import LeaseFacts
+from kapsa.fleet.domain.health.memory import HealthLimits, HealthMemory, ResourceBaseline, limits_for
+from kapsa.fleet.domain.health.resources import KindFacts, PendingResource, ResourceState, baseline_of
+from kapsa.fleet.domain.health.webhooks import ProbeFacts, ProbeOutcome
+from kapsa.fleet.domain.health.workloads import ContainerFacts, PodFacts, WorkloadFacts
+from tests.fleet.examples import START
+
+H, F, U = Evidence.HEALTHY, Evidence.FAILING, Evidence.UNKNOWN
+TICK = timedelta(seconds=30)
+
+
+class Readings:
+    """Readings in a row, each with the memory of the one before."""
+
+    def __init__(self, baseline: ResourceBaseline | None = None) -> None:
+        self.now = START
+        self.memory = HealthMemory()
+        self.baseline = baseline
+
+    def read(self, *, revision: int = 2, after: timedelta = TICK, **facts: Any) -> OperatorHealth:
+        self.now += after
+        health, self.memory = judge_operator(
+            OperatorFacts(revision, "sha256:chart", **facts),
+            self.memory,
+            self.baseline,
+            HealthLimits(),
+            self.now,
+        )
+        return health
+
+
+def workload(*pods: PodFacts, **fields: Any) -> tuple[WorkloadFacts, ...]:
+    return (WorkloadFacts("Deployment", "manager", "operators", pods=pods, **fields),)
+
+
+def pod(ready: bool = True, new: bool = True, **container: Any) -> PodFacts:
+    return PodFacts("uid-1", "manager-1", ready, new, (ContainerFacts("manager", **container),))
+
+
+def kind(total: int, *states: ResourceState, reported: int = 1) -> tuple[KindFacts, ...]:
+    pending = (PendingResource(f"uid-{index}", f"w{index}", state) for index, state in enumerate(states))
+    return (KindFacts("Widget", total, reported, tuple(pending)),)
+
+
+def check_of(health: OperatorHealth, kind: CheckKind) -> HealthCheck:
+    return next(check for check in health.checks if check.kind is kind)
+
+
+@pytest.mark.parametrize(
+    ("workloads", "evidence", "reason"),
+    [
+        ((), H, "NoWorkloads"),
+        (workload(pod()), H, "Passed"),
+        (workload(), U, "NotReady"),
+        (workload(pod(ready=False)), U, "NotReady"),
+        (workload(pod(), desired=2), U, "NotReady"),
+        (workload(desired=0), U, "NoPods"),
+        (workload(pod(), observed=False), U, "NotObserved"),
+        (workload(exists=False), F, "WorkloadMissing"),
+        (workload(failure="ProgressDeadlineExceeded"), F, "ProgressDeadlineExceeded"),
+        (workload(pod(ready=False, waiting="ErrImagePull")), F, "ErrImagePull"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_pods_pass_only_when_all_are_ready_at_the_current_template(
+    workloads: tuple[WorkloadFacts, ...], evidence: Evidence, reason: str
+) -> None:
+    check = check_of(Readings().read(workloads=workloads), CheckKind.PODS)
+    assert (check.evidence, check.reason, check.conclusive) == (evidence, reason, False)
+
+
+@pytest.mark.parametrize(
+    ("container", "reason", "conclusive"),
+    [
+        ({"waiting": "CrashLoopBackOff", "restarts": 1}, "CrashLoopBackOff", False),
+        ({"waiting": "CrashLoopBackOff", "restarts": 3}, "CrashLoopBackOff", True),
+        ({"waiting": "ImagePullBackOff"}, "ImagePullBackOff", True),
+        ({"ended": "OOMKilled", "restarts": 1}, "OOMKilled", True),
+    ],
+    ids=["first crash", "third crash", "image", "memory"],
+)
+def test_a_crash_loop_a_missing_image_and_a_lack_of_memory_need_no_repetition(
+    container: dict[str, Any], reason: str, conclusive: bool
+) -> None:
+    health = Readings().read(workloads=workload(pod(ready=False, **container)))
+    check = check_of(health, CheckKind.PODS)
+    assert (check.evidence, check.reason, check.conclusive) == (F, reason, conclusive)
+
+
+def test_restarts_count_within_five_minutes_and_old_ones_are_forgotten() -> None:
+    readings = Readings()
+    assert readings.read(workloads=workload(pod(new=False, restarts=40, ended="OOMKilled"))).evidence is H
+    assert readings.read(workloads=workload(pod(restarts=42))).evidence is H
+    assert (
+        check_of(readings.read(workloads=workload(pod(restarts=43))), CheckKind.PODS).reason == "RestartLoop"
+    )
+    assert readings.read(workloads=workload(pod(restarts=43))).evidence is F
+    assert readings.read(workloads=workload(pod(restarts=43)), after=timedelta(minutes=6)).evidence is H
+
+
+def test_a_share_of_five_percent_fails_and_less_does_not() -> None:
+    failed = ResourceState.FAILED
+    assert Readings().read(kinds=kind(21, failed)).evidence is H
+    check = check_of(Readings().read(kinds=kind(20, failed)), CheckKind.RESOURCES)
+    assert (check.evidence, check.reason) == (F, "ResourcesFailing")
+
+
+def test_a_small_kind_is_not_hidden_by_a_large_one() -> None:
+    large, small = kind(100_000)[0], kind(10, ResourceState.FAILED)[0]
+    assert Readings().read(kinds=(large, small)).evidence is F
+
+
+def test_resources_in_progress_are_unknown_until_they_take_too_long() -> None:
+    readings, lagging = Readings(), kind(4, ResourceState.LAGGING)
+    evidence = [readings.read(kinds=lagging).evidence for _ in range(5)]
+    assert evidence == [U, U, U, U, F]
+    assert check_of(readings.read(kinds=lagging), CheckKind.RESOURCES).reason == "NotReconciled"
+    assert readings.read(kinds=kind(4)).evidence is H
+    assert readings.read(kinds=lagging).evidence is U
+
+
+def test_resources_that_take_turns_in_progress_never_fail() -> None:
+    readings = Readings()
+    for number in range(20):
+        busy = PendingResource(f"uid-{number}", f"w{number}", ResourceState.IN_PROGRESS)
+        assert readings.read(kinds=(KindFacts("Widget", 10, 10, (busy,)),)).evidence is U
+
+
+def test_a_new_revision_gets_the_whole_patience_again() -> None:
+    readings, lagging = Readings(), kind(4, ResourceState.LAGGING)
+    for _ in range(4):
+        readings.read(kinds=lagging)
+    assert readings.read(kinds=lagging, revision=3).evidence is U
+
+
+def test_a_baseline_exempts_what_failed_before_and_nothing_else() -> None:
+    broken = kind(10, ResourceState.FAILED, ResourceState.FAILED)
+    readings = Readings(baseline_of(broken, START))
+    assert readings.read(kinds=broken).evidence is H
+    assert readings.read(kinds=kind(10, *[ResourceState.FAILED] * 3)).evidence is F
+
+
+def test_a_resource_without_status_counts_only_if_its_controller_writes_them() -> None:
+    untouched = ResourceState.UNTOUCHED
+    silent, readings = Readings(), Readings()
+    for _ in range(6):
+        quiet = silent.read(kinds=kind(4, *[untouched] * 4, reported=0))
+        loud = readings.read(kinds=kind(4, untouched, reported=3))
+    assert (quiet.evidence, loud.evidence) == (H, F)
+
+
+def lease(renewed: str, *, current: bool = True, fresh: bool = False) -> tuple[LeaseFacts, ...]:
+    return (LeaseFacts("operators/leader", "manager-1_x", current, renewed, timedelta(seconds=15), fresh),)
+
+
+def test_a_lease_is_judged_by_its_changes_and_not_by_the_clock_of_the_cluster() -> None:
+    readings = Readings()
+    assert readings.read(leases=lease("1999")).evidence is U
+    assert readings.read(leases=lease("1999:30")).evidence is H
+    assert readings.read(leases=lease("1999:30"), after=timedelta(seconds=5)).evidence is H
+    assert readings.read(leases=lease("1999:30")).evidence is U
+    stopped = readings.read(leases=lease("1999:30"))
+    assert check_of(stopped, CheckKind.LEASE).reason == "LeaseNotRenewed"
+
+
+def test_a_lease_of_the_old_pod_is_no_evidence_for_the_new_one() -> None:
+    readings = Readings()
+    readings.read(leases=lease("1", fresh=True))
+    health = readings.read(leases=lease("2", current=False))
+    assert (health.evidence, check_of(health, CheckKind.LEASE).reason) == (U, "LeaseHeldByOther")
+
+
+def probe(outcome: ProbeOutcome, message: str = "", seconds: float = 0.0) -> tuple[ProbeFacts, ...]:
+    return (ProbeFacts(CheckKind.WEBHOOKS, "webhook a", outcome, message, seconds),)
+
+
+@pytest.mark.parametrize(
+    ("probes", "evidence", "reason"),
+    [
+        (probe(ProbeOutcome.ANSWERED), H, "Passed"),
+        (probe(ProbeOutcome.REACHABLE, "no object"), H, "Passed"),
+        (probe(ProbeOutcome.ANSWERED, seconds=1.0), F, "WebhookSlow"),
+        (probe(ProbeOutcome.FAILED, "x509: unknown authority"), F, "WebhookCertificate"),
+        (probe(ProbeOutcome.FAILED, "context deadline exceeded"), F, "WebhookTimeout"),
+        (probe(ProbeOutcome.FAILED, "connection refused"), F, "WebhookFailed"),
+        (probe(ProbeOutcome.NO_ENDPOINTS), F, "WebhookNoEndpoints"),
+        (probe(ProbeOutcome.BLOCKED, "429"), U, "WebhookBlocked"),
+    ],
+    ids=["answered", "reachable", "slow", "certificate", "timeout", "refused", "endpoints", "busy"],
+)
+def test_a_webhook_fails_by_its_own_reason_once_the_pods_have_settled(
+    probes: tuple[ProbeFacts, ...], evidence: Evidence, reason: str
+) -> None:
+    readings, running = Readings(), workload(pod())
+    early = check_of(readings.read(workloads=running, probes=probes), CheckKind.WEBHOOKS)
+    late = check_of(readings.read(workloads=running, probes=probes), CheckKind.WEBHOOKS)
+    assert early.evidence is (H if evidence is H else U)
+    assert (late.evidence, late.reason) == (evidence, reason)
+
+
+def test_a_part_that_could_not_be_read_is_unknown_and_remembered_as_it_was() -> None:
+    readings, lagging = Readings(), kind(4, ResourceState.LAGGING)
+    for _ in range(4):
+        readings.read(workloads=workload(pod()), kinds=lagging)
+    unread = tuple(
+        HealthCheck(part, U, "Forbidden", "not allowed") for part in (CheckKind.PODS, CheckKind.RESOURCES)
+    )
+    assert readings.read(unread=unread).evidence is U
+    assert readings.read(workloads=workload(pod()), kinds=lagging).evidence is F
+
+
+def test_patience_is_a_number_of_checks_and_at_most_the_usual() -> None:
+    quick, usual = limits_for(timedelta(seconds=1)), HealthLimits()
+    assert (quick.reconcile, quick.lease_patience) == (timedelta(seconds=10), timedelta(seconds=2))
+    assert limits_for(TICK) == limits_for(timedelta(minutes=5)) == usual
