@@ -286,6 +286,30 @@ def test_run_passes_signals_on(terminal: Terminal, number: signal.Signals) -> No
     assert process.wait(timeout=30) == 40
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux ends a process with its parent")
+def test_a_killed_run_leaves_no_command(terminal: Terminal) -> None:
+    process = subprocess.Popen(
+        [
+            *KAPSA,
+            "devcluster",
+            "run",
+            "--",
+            *PYTHON,
+            "import os, time; print(os.getpid(), flush=True); time.sleep(60)",
+        ],
+        env=terminal.env,
+        stdout=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+    )
+    terminal.started.append(process)
+    assert process.stdout is not None
+    command = int(process.stdout.readline())
+    process.kill()
+    process.wait(timeout=30)
+    until(lambda: not is_running(command))
+
+
 def test_run_reports_the_signal_that_ended_its_command(terminal: Terminal) -> None:
     answer = terminal.run("run", "--", *PYTHON, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     assert answer.returncode == 128 + signal.SIGKILL

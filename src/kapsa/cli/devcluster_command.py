@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import os
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ _FORWARDED = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
+_PR_SET_PDEATHSIG = 1
+"""The option of prctl that sends a process a signal when its parent ends."""
 _FROM_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 """A terminal sends these to each process of its foreground group: the command gets them without our help."""
 
@@ -56,11 +59,27 @@ async def run_command(cluster: DevCluster, command: Sequence[str]) -> int:
         if interrupted is not None:
             return 128 + interrupted
         environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
-        process = await asyncio.create_subprocess_exec(*command, env=environment)
+        process = await asyncio.create_subprocess_exec(
+            *command, env=environment, preexec_fn=_end_with_parent()
+        )
         code = await _wait(cluster, process, signals)
         return code if code >= 0 else 128 - code
     finally:
         await cluster.stop()
+
+
+def _end_with_parent() -> Callable[[], None] | None:
+    """Return what makes a command end with this process, even if that is killed; None where it cannot."""
+    if not sys.platform.startswith("linux"):
+        return None
+    prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
+
+    def set_death_signal() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(128 + signal.SIGKILL)
+
+    return set_death_signal
 
 
 async def _start(cluster: DevCluster, signals: asyncio.Queue[signal.Signals]) -> signal.Signals | None:

@@ -25,6 +25,7 @@ class ConformanceRecorder:
     def __init__(self) -> None:
         self.cases: list[list[Any]] = []
         self.programs: list[list[Any]] = []
+        self.mutations: list[list[Any]] = []
         self.failed = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -36,23 +37,27 @@ class ConformanceRecorder:
                 self.failed |= report.failed
             elif name == "programs":
                 self.programs.append(list(value))  # type: ignore[call-overload]
+            elif name == "mutations":
+                self.mutations.append(list(value))  # type: ignore[call-overload]
 
     def pytest_sessionfinish(self) -> None:
-        write_report(PAGE, self.cases, self.programs, whole=not self.failed)
+        generated = [(f"histories of {kind}", played, played) for kind, played in sorted(self.programs)]
+        generated += [
+            (f"broken objects of {kinds} kinds", sent, sent - open_) for kinds, sent, open_ in self.mutations
+        ]
+        write_report(PAGE, self.cases, generated, whole=not self.failed)
 
 
-def write_report(page: Path, cases: Sequence[Any], programs: Sequence[Any], *, whole: bool) -> None:
+def write_report(page: Path, cases: Sequence[Any], generated: Sequence[Any], *, whole: bool) -> None:
     """Write the page after a complete run; a partial or failed one does not measure conformance."""
-    if not whole or len(programs) < 3 or len(cases) < 300:
+    if not whole or len(generated) < 4 or len(cases) < 300:
         return
     topics = Counter(topic for topic, _, _ in cases)
     matches = Counter(topic for topic, _, outcome in cases if outcome == "matches")
     lines = ["| topic | cases | match |", "|---|---|---|"]
     lines += [f"| {topic} | {topics[topic]} | {matches[topic]} |" for topic in sorted(topics)]
     lines += [f"| **hand-written** | **{len(cases)}** | **{matches.total()}** |"]
-    lines += [
-        f"| generated: histories of {kind} | {played} | {played} |" for kind, played in sorted(programs)
-    ]
+    lines += [f"| generated: {name} | {sent} | {matching} |" for name, sent, matching in generated]
     lines += ["", "## Known divergences", ""]
     lines += [f"- *{name}*: {reason}" for name, reason in sorted((DIVERGENCES | ON_THE_WIRE).items())] or [
         "None."

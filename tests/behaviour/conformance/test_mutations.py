@@ -134,7 +134,9 @@ def test_the_table_covers_each_kind_with_its_recording() -> None:
 
 @pytest.mark.real
 @pytest.mark.timeout(600)
-async def test_the_real_server_still_refuses_what_was_recorded() -> None:
+async def test_the_real_server_still_refuses_what_was_recorded(record_property: Any) -> None:
+    sent = sum(len(subject.mutations) for subject in SUBJECTS.values())
+    record_property("mutations", [len(SUBJECTS), sent, sum(OPEN.values())])
     async with _real() as create:
         refused = {kind: await _refusals(subject, create) for kind, subject in SUBJECTS.items()}
     if os.environ.get("KAPSA_RECORD"):

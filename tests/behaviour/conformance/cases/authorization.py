@@ -499,7 +499,43 @@ def resource_spec(**attributes: str) -> Object:
     return {"spec": {"resourceAttributes": {"namespace": "{ns}", **attributes}}}
 
 
+def selecting(**selectors: Object) -> Call:
+    """Return a review of a list with selectors."""
+    attributes = {"namespace": "{ns}", "verb": "list", "resource": "pods", **selectors}
+    return post(REVIEWS, {"spec": {"user": USER, "resourceAttributes": attributes}})
+
+
 REVIEW_CASES = [
+    case(
+        "a review with selectors that say nothing, or two things",
+        selecting(fieldSelector={}),
+        selecting(labelSelector={}),
+        selecting(fieldSelector={"rawSelector": "a=b", "requirements": [{"key": "a", "operator": "Exists"}]}),
+        selecting(labelSelector={"rawSelector": "a=b", "requirements": [{"key": "a", "operator": "Exists"}]}),
+    ),
+    case(
+        "a review with broken requirements",
+        selecting(fieldSelector={"requirements": [{"key": "", "operator": "In"}]}),
+        selecting(fieldSelector={"requirements": [{"key": "a", "operator": "Exists", "values": ["b"]}]}),
+        selecting(labelSelector={"requirements": [{"key": "not a key", "operator": "In", "values": ["b"]}]}),
+    ),
+    case(
+        "a review with several errors lists each",
+        post(REVIEWS, {"spec": {}}),
+        post(LOCAL, {"spec": {"nonResourceAttributes": {"path": "/version", "verb": "get"}}}),
+        post(LOCAL, {"spec": {"resourceAttributes": {"namespace": "other", "verb": "get"}}}),
+        post(SELF, {"spec": {}}),
+    ),
+    case(
+        "a list by name is authorized for the name that the selector requires",
+        *granted(rule("list", "configmaps", names="one")),
+        as_user(get(CONFIGMAPS, "fieldSelector=metadata.name==one"), USER),
+        as_user(get(CONFIGMAPS, "fieldSelector=metadata.namespace!=x,metadata.name=one"), USER),
+        as_user(get(CONFIGMAPS, "fieldSelector=metadata.name=one%5C,two"), USER),
+        as_user(get(CONFIGMAPS, "fieldSelector=metadata.name!=one"), USER),
+        as_user(get(CONFIGMAPS, "fieldSelector=metadata.name%20=%20one"), USER),
+        as_user(get(CONFIGMAPS, "fieldSelector=metadata.name=one,metadata.name=two"), USER),
+    ),
     case(
         "a review of a user names the binding that allows",
         *granted(rule("get", "pods")),

@@ -68,3 +68,17 @@ async def test_an_empty_review_is_invalid():
 async def test_a_self_review_returns_the_user():
     answer = await Api(Server()).post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
     assert answer.body["status"]["userInfo"]["username"] == "kubernetes-admin"
+
+
+async def test_a_review_without_a_subject_and_without_attributes_lists_both_errors():
+    answer = await Api(Server()).post(f"{AUTHORIZATION}/subjectaccessreviews", {"spec": {}})
+    assert answer.status == 422
+    causes = [cause["field"] for cause in answer.body["details"]["causes"]]
+    assert causes == ["spec.resourceAttributes", "spec.user"]
+
+
+async def test_a_review_has_no_metadata():
+    body = {"metadata": {"name": "x"}, "spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}
+    answer = await Api(Server()).post(f"{AUTHORIZATION}/selfsubjectaccessreviews", body)
+    assert answer.status == 422
+    assert "must be empty" in answer.message

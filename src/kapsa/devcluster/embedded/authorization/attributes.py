@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kapsa.devcluster.embedded.requests.field_terms import SelectorError, parse_terms, required_name
 from kapsa.devcluster.wire.authorization import AccessAttributes
 from kapsa.devcluster.wire.exchange import ADMIN, Request, RequestUser
 from kapsa.devcluster.wire.query import parse_query
@@ -44,8 +45,8 @@ def attributes_of(
 
 def _selected_name(query: str) -> str:
     """Return the name that a field selector requires, or an empty string."""
-    for term in parse_query(query).get("fieldSelector", [""])[0].split(","):
-        field, equals, value = term.partition("=")
-        if field.strip() == _BY_NAME and equals:
-            return value.removeprefix("=").strip()
-    return ""
+    try:
+        return required_name(parse_terms(parse_query(query).get("fieldSelector", [""])[0]))
+    except SelectorError:
+        # The request itself fails; until then it is one for all objects.
+        return ""

@@ -11,11 +11,16 @@ from kapsa.devcluster.embedded.apply.field_manager import track_update
 from kapsa.devcluster.embedded.authentication.tokens import TokenError, Tokens
 from kapsa.devcluster.embedded.authorization.authorizer import Authorizer
 from kapsa.devcluster.embedded.backend import Backend
+from kapsa.devcluster.embedded.endpoints.review_validation import (
+    validate_access_review,
+    validate_local_review,
+    validate_self_review,
+)
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.authorization import AccessAttributes
 from kapsa.devcluster.wire.exchange import RequestUser
-from kapsa.schemas import field_errors
+from kapsa.schemas.field_errors import FieldError
 
 __all__ = ["REVIEWS", "Reviewer", "review"]
 
@@ -63,27 +68,18 @@ def review(
 
 
 def _self_access(reviewer: Reviewer, obj: Object, namespace: str) -> Object:
-    spec = obj.get("spec") or {}
-    _check_attributes(spec)
-    return _allowed(reviewer.authorizer, reviewer.user, spec)
+    _reject(validate_self_review(obj))
+    return _allowed(reviewer.authorizer, reviewer.user, obj["spec"])
 
 
 def _access(reviewer: Reviewer, obj: Object, namespace: str) -> Object:
-    spec = obj.get("spec") or {}
-    _check_attributes(spec)
-    if not spec.get("user") and not spec.get("groups"):
-        raise _rejected(
-            field_errors.invalid("spec.user", "", "at least one of user or group must be specified")
-        )
-    return _allowed(reviewer.authorizer, _subject(spec), spec)
+    _reject(validate_access_review(obj))
+    return _allowed(reviewer.authorizer, _subject(obj["spec"]), obj["spec"])
 
 
 def _local_access(reviewer: Reviewer, obj: Object, namespace: str) -> Object:
-    requested = ((obj.get("spec") or {}).get("resourceAttributes") or {}).get("namespace", "")
-    if requested != namespace:
-        detail = "must match metadata.namespace"
-        raise _rejected(field_errors.invalid("spec.resourceAttributes.namespace", requested, detail))
-    return _access(reviewer, obj, namespace)
+    _reject(validate_local_review(obj, namespace))
+    return _allowed(reviewer.authorizer, _subject(obj["spec"]), obj["spec"])
 
 
 def _subject(spec: Object) -> RequestUser:
@@ -95,17 +91,6 @@ def _subject(spec: Object) -> RequestUser:
     )
 
 
-def _check_attributes(spec: Object) -> None:
-    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    if resource is not None and path is not None:
-        shown = {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
-        detail = "cannot be specified in combination with resourceAttributes"
-        raise _rejected(field_errors.invalid("spec.nonResourceAttributes", shown, detail))
-    if resource is None and path is None:
-        detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        raise _rejected(field_errors.invalid("spec.resourceAttributes", None, detail))
-
-
 class _NoKind(msgspec.Struct, frozen=True):
     """The kind of an error about a review, which the real server leaves empty."""
 
@@ -114,8 +99,9 @@ class _NoKind(msgspec.Struct, frozen=True):
     kind: str = ""
 
 
-def _rejected(problem: field_errors.FieldError) -> errors.StatusError:
-    return errors.invalid(_NoKind(), "", [problem])
+def _reject(problems: list[FieldError]) -> None:
+    if problems:
+        raise errors.invalid(_NoKind(), "", problems)
 
 
 def _allowed(authorizer: Authorizer, user: RequestUser, spec: Object) -> Object:

@@ -8,14 +8,17 @@ from typing import Any
 import msgspec
 
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
+from kapsa.devcluster.embedded.requests.field_terms import (
+    FieldTerm,
+    SelectorError,
+    parse_terms,
+    required_name,
+)
 from kapsa.devcluster.embedded.storage.store import Stored
-from kapsa.devcluster.embedded.verbs.label_selectors import SelectorError
 
 __all__ = ["FieldMatcher", "parse"]
 
 FieldMatcher = Callable[[Stored], bool]
-Term = tuple[str, bool, str]
-"""A field, True for equality or False for inequality, and the value."""
 
 _POD_FIELDS = (
     "spec.nodeName",
@@ -74,14 +77,14 @@ def parse(text: str, info: ResourceInfo) -> tuple[FieldMatcher | None, str]:
 
     Raises SelectorError if it is invalid or contains a field that the kind does not support.
     """
-    terms = [_term(part, text) for part in sorted(_split(text)) if part]
+    terms = parse_terms(text)
     if not terms:
         return None, ""
     supported = _FIELDS.get((info.group, info.resource), ()) + _declared(info)
     for field, _, _ in terms:
         if field not in ("metadata.name", "metadata.namespace") and field not in supported:
             raise SelectorError(_unsupported(field, info))
-    name = next((value for field, equal, value in terms if field == "metadata.name" and equal), "")
+    name = required_name(terms)
     matchers = [_matcher(term, info) for term in terms]
     if len(matchers) == 1:
         return matchers[0], name
@@ -106,46 +109,7 @@ def _unsupported(field: str, info: ResourceInfo) -> str:
     return f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 
 
-def _split(text: str) -> list[str]:
-    """Split a selector at its commas, except for escaped ones."""
-    terms, current, escaped = [], "", False
-    for character in text:
-        if character == "," and not escaped:
-            terms.append(current)
-            current = ""
-            continue
-        escaped = character == "\\" and not escaped
-        current += character
-    return [*terms, current]
-
-
-def _term(part: str, text: str) -> Term:
-    for index in range(len(part)):
-        for operator in ("!=", "==", "="):
-            if part.startswith(operator, index):
-                return part[:index], operator != "!=", _unescape(part[index + len(operator) :])
-    raise SelectorError(f"invalid selector: '{text}'; can't understand '{part}'")
-
-
-def _unescape(value: str) -> str:
-    result, escaped = "", False
-    for character in value:
-        if escaped:
-            if character not in "\\,=":
-                raise SelectorError(f"invalid field selector: invalid escape sequence: \\{character}")
-            result, escaped = result + character, False
-        elif character == "\\":
-            escaped = True
-        elif character in ",=":
-            raise SelectorError(f"invalid field selector: unescaped character in value: {ord(character)}")
-        else:
-            result += character
-    if escaped:
-        raise SelectorError("invalid field selector: invalid escape sequence: \\")
-    return result
-
-
-def _matcher(term: Term, info: ResourceInfo) -> FieldMatcher:
+def _matcher(term: FieldTerm, info: ResourceInfo) -> FieldMatcher:
     field, equal, value = term
     if field == "metadata.name":
         return lambda stored: (stored.name == value) == equal

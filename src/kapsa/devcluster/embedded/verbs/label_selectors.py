@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 
 from kapsa.devcluster.embedded.kinds.names import label_key, label_value
+from kapsa.devcluster.embedded.requests.field_terms import SelectorError
 from kapsa.schemas.field_errors import invalid
 
-__all__ = ["LabelMatcher", "SelectorError", "parse"]
+__all__ = ["LabelMatcher", "parse"]
 
 LabelMatcher = Callable[[Mapping[str, str]], bool]
 
@@ -16,10 +17,6 @@ _TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!(),><]|[^=!(),>< \t\r\n]+)")
 _SYMBOLS = frozenset({"==", "!=", "=", "!", "(", ")", ",", ">", "<"})
 _OPERATORS = frozenset({"=", "==", "!=", ">", "<", "in", "notin"})
 _END = ""
-
-
-class SelectorError(ValueError):
-    """A selector that cannot be parsed. The message is kube-apiserver's."""
 
 
 def parse(text: str) -> LabelMatcher | None:

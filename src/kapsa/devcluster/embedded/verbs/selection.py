@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
+from kapsa.devcluster.embedded.requests.field_terms import SelectorError
 from kapsa.devcluster.embedded.requests.parameters import ListParameters
 from kapsa.devcluster.embedded.storage.store import Stored
 from kapsa.devcluster.embedded.verbs import field_selectors, label_selectors
 from kapsa.devcluster.embedded.verbs.field_selectors import FieldMatcher
-from kapsa.devcluster.embedded.verbs.label_selectors import LabelMatcher, SelectorError
+from kapsa.devcluster.embedded.verbs.label_selectors import LabelMatcher
 from kapsa.devcluster.wire.status_errors import bad_request
 
 __all__ = ["Selection", "selection"]
