@@ -35,9 +35,10 @@ from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
 from kapsa.fleet.orchestrator.registry.operators import AddVersion, RegisterOperator
 from kapsa.runtime import Client
 from tests.eventually import eventually
-from tests.fleet.charts import operator_chart
+from tests.fleet.charts import crd, operator_chart
 from tests.fleet.orchestrator.conftest import Registry
 from tests.fleet.orchestrator.registry.test_adoptions import install
+from tests.fleet.served_kinds import served
 
 ADMIN = Principal("ada", frozenset({Role.ADMIN}))
 RBAC = "rbac.authorization.k8s.io"
@@ -54,19 +55,19 @@ class Planning:
     """The operator `widget` on a cluster, and real plans for it."""
 
     def __init__(self, registry: Registry, vault: LocalVault) -> None:
-        operators = PostgresOperators()
+        operators, trials = PostgresOperators(), DryRunTrials(registry.clients.client)
         self.registry = registry
         self.store = PostgresRollouts(vault)
         self.planner = RolloutPlanner(
             RegisteredValues(registry.database, OperatorSecrets(operators, vault), registry.adoptions),
-            StoredChartRenderer(registry.database, operators),
+            StoredChartRenderer(registry.database, operators, trials.api_versions),
             ClusterPreflights(
                 registry.database,
                 operators,
                 registry.gateway,
                 registry.credentials,
                 ClusterChanges(ClusterResources(registry.clients.client)),
-                DryRunTrials(registry.clients.client),
+                trials,
                 registry.audit,
             ),
         )
@@ -146,20 +147,32 @@ async def objects(cluster: DevCluster) -> dict[str, str]:
 async def test_an_adopted_release_has_a_plan_without_changes_and_no_object_was_touched(
     planning: Planning, secure_cluster: DevCluster, kubeconfig: str, tmp_path: Path
 ) -> None:
-    old, new = operator_chart("1.0.0"), operator_chart("1.1.0", {"values.yaml": "replicas: 4\n"})
+    # Helm installs it with what the cluster serves, which a render without a cluster does not know.
+    seen = (
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: seen}\ndata:\n"
+        "  version: {{ .Capabilities.KubeVersion.Version | quote }}\n"
+        '  gadgets: {{ .Capabilities.APIVersions.Has "example.org/v1/Gadget" | quote }}\n'
+    )
+    files = {"templates/seen.yaml": seen}
+    old = operator_chart("1.0.0", files)
+    new = operator_chart("1.1.0", {**files, "values.yaml": "replicas: 4\n"})
+    async with Client.connect(kubeconfig=secure_cluster.kubeconfig) as client:
+        await client.create(crd("gadgets", "example.org"))
+        await eventually(lambda: served(client, "example.org/v1/Gadget"), bool, "the kind to be served")
     await install(secure_cluster, tmp_path, old, "--set", "password=hunter2-secret")
     await planning.register(kubeconfig, old, new)
     before = await objects(secure_cluster)
     await planning.registry.clusters.adopt(ADMIN, "dev-1", AdoptRelease("widget"))
     same, upgrade = only(await planning.plan("1.0.0")), only(await planning.plan("1.1.0"))
     assert await objects(secure_cluster) == before
+    assert b'gadgets: "true"' in (await planning.plan("1.0.0")).bundles[same.cluster_id].manifest
     assert (same.present_revision, same.present_version) == (1, "1.0.0")
     assert (same.diff, same.problems, same.conflicts, same.notices) == ("", (), (), ())
     assert same.present_chart.startswith("sha256:")
     assert "-  replicas: '1'\n+  replicas: '4'" in upgrade.diff
     assert upgrade.diff.count("\n+++ ") == 1
     assert (upgrade.problems, upgrade.conflicts) == ((), ())
-    assert [each.action for each in planning.registry.audit.entries].count("cluster.preflight") == 2
+    assert [each.action for each in planning.registry.audit.entries].count("cluster.preflight") == 3
     stored = await _stored_size(secure_cluster)
     manifest = (await planning.plan("1.0.0")).bundles[same.cluster_id].manifest
     assert release_size(old, {"password": "hunter2-secret"}, manifest) == pytest.approx(stored, abs=1000)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ RELEASE_LIMIT = 53
 """The longest name that helm accepts for a release."""
 _RELEASE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _HOOK = "helm.sh/hook"
+_API_VERSION = re.compile(r"[A-Za-z0-9][-A-Za-z0-9./]{0,400}")
 _KUBE_VERSION = re.compile(r"v?[0-9]{1,3}\.[0-9]{1,4}(\.[0-9]{1,4})?([-+][0-9A-Za-z.+-]{1,64})?")
 
 
@@ -41,14 +42,22 @@ class RenderedChart(msgspec.Struct, frozen=True):
 
 
 async def render_chart(
-    chart: Path, values: Mapping[str, Any], *, release: str, namespace: str, limits: ProcessLimits
+    chart: Path,
+    values: Mapping[str, Any],
+    *,
+    release: str,
+    namespace: str,
+    limits: ProcessLimits,
+    kube_version: str = "",
+    api_versions: Iterable[str] = (),
 ) -> RenderedChart:
-    """Render the chart in a directory.
+    """Render the chart in a directory, for a cluster of this version that serves these APIs, too.
 
     Raises `RenderFailed` with helm's own message when the chart does not render, and `Refused` when helm
     would not accept the release name.
     """
-    output, schema_checked = await _template(chart, values, release, namespace, limits, [])
+    options = _capabilities(kube_version, api_versions)
+    output, schema_checked = await _template(chart, values, release, namespace, limits, options)
     # A large chart takes seconds to parse.
     objects, hooks = _without_hooks(await asyncio.to_thread(load_objects, output, "the rendered chart"))
     return RenderedChart(tuple(objects), tuple(hooks), schema_checked)
@@ -63,19 +72,17 @@ async def render_manifest(
     limits: ProcessLimits,
     include_crds: bool = False,
     kube_version: str = "",
+    api_versions: Iterable[str] = (),
 ) -> bytes:
     """Render the chart in a directory, and return helm's own output, hooks included.
 
     With `include_crds`, the files in `crds/` come first. `kube_version` is the version of the cluster that the
-    chart sees, by default that of helm.
+    chart sees, by default that of helm; `api_versions` are what the cluster serves besides the built-in kinds.
 
     Raises the errors of `render_chart`, and `Refused` when the version is not one.
     """
-    options = ["--include-crds"] if include_crds else []
-    if kube_version:
-        if not _KUBE_VERSION.fullmatch(kube_version):
-            raise Refused(f"{kube_version[:80]!r} is not a version of Kubernetes")
-        options.append(f"--kube-version={kube_version}")
+    options = _capabilities(kube_version, api_versions)
+    options += ["--include-crds"] if include_crds else []
     return (await _template(chart, values, release, namespace, limits, options))[0]
 
 
@@ -87,6 +94,14 @@ def default_values(chart: Path) -> dict[str, Any]:
     path = chart / "values.yaml"
     documents = load_documents(path.read_bytes(), "values.yaml") if path.is_file() else []
     return documents[0] if documents and isinstance(documents[0], dict) else {}
+
+
+def _capabilities(kube_version: str, api_versions: Iterable[str]) -> list[str]:
+    """Return the options for what a chart learns of the cluster. A cluster may serve a kind with any name."""
+    if kube_version and not _KUBE_VERSION.fullmatch(kube_version):
+        raise Refused(f"{kube_version[:80]!r} is not a version of Kubernetes")
+    options = [f"--kube-version={kube_version}"] if kube_version else []
+    return options + [f"--api-versions={each}" for each in api_versions if _API_VERSION.fullmatch(each)]
 
 
 async def _template(

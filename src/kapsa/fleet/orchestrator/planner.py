@@ -178,7 +178,9 @@ class RolloutPlanner:
     ) -> bytes:
         version = cluster.health.kubernetes_version
         digest = request.version.chart_digest
-        return await self._renderer.render(ChartRenderRequest(digest, release, values, version, renamed))
+        return await self._renderer.render(
+            ChartRenderRequest(digest, release, values, version, renamed, cluster.id)
+        )
 
 
 def _check_names(request: PlanRequest) -> None:

@@ -111,17 +111,17 @@ def _operations(
 
 
 def _planner(database: Database, registry: RegistryServices, audit: AuditTrail) -> RolloutPlanner:
-    operators = PostgresOperators()
+    operators, trials = PostgresOperators(), DryRunTrials(registry.clients.client)
     return RolloutPlanner(
         RegisteredValues(database, registry.operator_secrets, registry.adoptions),
-        StoredChartRenderer(database, operators),
+        StoredChartRenderer(database, operators, trials.api_versions),
         ClusterPreflights(
             database,
             operators,
             registry.gateway,
             registry.credentials,
             ClusterChanges(registry.resources),
-            DryRunTrials(registry.clients.client),
+            trials,
             audit,
         ),
     )

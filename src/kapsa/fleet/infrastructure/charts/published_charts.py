@@ -124,9 +124,19 @@ class PublishedCharts:
                 return await self._inspect(archive, directory, namespace, merge_values(values, secret_values))
 
     async def compare(
-        self, content: bytes, manifest: str, *, release: str, namespace: str, values: Mapping[str, Any]
+        self,
+        content: bytes,
+        manifest: str,
+        *,
+        release: str,
+        namespace: str,
+        values: Mapping[str, Any],
+        kubernetes_version: str = "",
+        api_versions: tuple[str, ...] = (),
     ) -> tuple[str, ...]:
         """Render an archive, and return the objects in which it differs from a manifest: names, and no content.
+
+        The chart sees a cluster of this version that serves these APIs.
 
         Raises InvalidInput if it does not render.
         """
@@ -135,7 +145,13 @@ class PublishedCharts:
                 archive = await asyncio.to_thread(read_archive, content, self._limits)
                 directory = await asyncio.to_thread(archive.unpack, Path(private))
                 rendered = await render_chart(
-                    directory, values, release=release, namespace=namespace, limits=self._process_limits
+                    directory,
+                    values,
+                    release=release,
+                    namespace=namespace,
+                    limits=self._process_limits,
+                    kube_version=kubernetes_version,
+                    api_versions=api_versions,
                 )
                 installed = await asyncio.to_thread(load_objects, manifest.encode(), "the release")
         return differences(rendered.objects, installed, namespace)

@@ -2,7 +2,8 @@
 
 import asyncio
 import tempfile
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from kapsa.fleet.orchestrator.ports.transactions import Transactions
 
 __all__ = ["StoredChartRenderer"]
 
+ApiVersions = Callable[[uuid.UUID], Awaitable[tuple[str, ...]]]
+"""The API versions that a cluster serves. Raises `ClusterUnreachable` if it does not answer."""
 _UNSUPPORTED = "which is incompatible with Kubernetes"
 """Helm's words for a chart whose `kubeVersion` leaves the cluster out."""
 _LIMITS = YamlLimits(bytes=32 * 1024 * 1024, documents=5000, nodes=2_000_000)
@@ -36,8 +39,14 @@ _RENDERS = 2
 class StoredChartRenderer:
     """A renderer of stored archives: no repository is asked."""
 
-    def __init__(self, transactions: Transactions, operators: OperatorRepository) -> None:
+    def __init__(
+        self,
+        transactions: Transactions,
+        operators: OperatorRepository,
+        api_versions: ApiVersions | None = None,
+    ) -> None:
         self._transactions = transactions
+        self._api_versions = api_versions
         self._operators = operators
         self._limits = ProcessLimits(seconds=60, output_bytes=32 * 1024 * 1024)
         self._slots = asyncio.Semaphore(_RENDERS)
@@ -61,6 +70,9 @@ class StoredChartRenderer:
             content = await self._operators.archive(connection, request.chart_digest)
         if content is None:
             raise InvalidInput(f"the archive {request.chart_digest} is not stored: add the version again")
+        served: tuple[str, ...] = ()
+        if self._api_versions is not None and request.cluster_id is not None:
+            served = await self._api_versions(request.cluster_id)
         async with self._slots:
             with tempfile.TemporaryDirectory(prefix="kapsa-chart-") as private:
                 archive = await asyncio.to_thread(read_archive, content)
@@ -73,6 +85,7 @@ class StoredChartRenderer:
                         namespace=request.release.namespace,
                         limits=self._limits,
                         kube_version=request.kubernetes_version,
+                        api_versions=served,
                     )
                 except ExternalError as error:
                     reason = redact(str(error), texts_in(request.values))

@@ -10,6 +10,7 @@ import msgspec
 from kapsa.adapters.redaction import printable
 from kapsa.fleet.domain.inventory import ClusterInventory
 from kapsa.fleet.infrastructure.clusters.answers import answering
+from kapsa.fleet.infrastructure.clusters.api_versions import read_api_versions
 from kapsa.fleet.infrastructure.clusters.inventory import read_inventory, read_release_content
 from kapsa.fleet.infrastructure.clusters.service_account import (
     bootstrap_account,
@@ -84,6 +85,11 @@ class KubernetesSession:
         """Return the Helm releases and CRDs."""
         async with answering(self._server, _LONG):
             return await read_inventory(self._client, now)
+
+    async def api_versions(self) -> tuple[str, ...]:
+        """Return the API versions and kinds that the cluster serves."""
+        async with answering(self._server, _SHORT):
+            return await read_api_versions(self._client)
 
     async def release(self, namespace: str, name: str) -> ReleaseContent | None:
         """Return a Helm release, or None if there is none."""

@@ -2,12 +2,11 @@
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from kapsa.adapters.errors import ExternalError
-from kapsa.adapters.redaction import printable, redact
 from kapsa.fleet.domain.deployments import ConflictPolicy
 from kapsa.fleet.domain.errors import UnknownObject
 from kapsa.fleet.domain.field_paths import without_field
@@ -15,6 +14,8 @@ from kapsa.fleet.domain.inventory import foreign_manager
 from kapsa.fleet.domain.plans import FieldConflict, PreflightProblem
 from kapsa.fleet.domain.releases import ReleaseRef
 from kapsa.fleet.infrastructure.charts.scopes import is_crd
+from kapsa.fleet.infrastructure.clusters.answers import answering
+from kapsa.fleet.infrastructure.clusters.api_versions import read_api_versions
 from kapsa.fleet.infrastructure.preflight.cluster_kinds import ClusterKinds, kind_key, resolve_kinds
 from kapsa.fleet.infrastructure.preflight.crd_trial import try_crds
 from kapsa.fleet.infrastructure.preflight.manifest_diff import hook_events, manifest_diff, secret_texts
@@ -26,15 +27,14 @@ from kapsa.fleet.infrastructure.preflight.manifest_documents import (
 from kapsa.fleet.infrastructure.preflight.object_trial import ObjectOutcome, ObjectTrial
 from kapsa.fleet.infrastructure.preflight.release_size import check_release_size
 from kapsa.fleet.infrastructure.preflight.rights import missing_rights
-from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable, CredentialRejected
+from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.trials import PresentRelease, TrialReport, TrialRequest
-from kapsa.runtime import Client, ClientError, CredentialError, NotFound, Unauthorized
+from kapsa.runtime import Client, NotFound
 
 __all__ = ["DryRunTrials"]
 
 _PARALLEL = 4
 _SECONDS = 120.0
-_LONGEST_REASON = 500
 _INSTALL = frozenset({"pre-install", "post-install"})
 _UPGRADE = frozenset({"pre-upgrade", "post-upgrade"})
 
@@ -49,13 +49,27 @@ class DryRunTrials:
 
     async def attempt(self, request: TrialRequest) -> TrialReport:
         """Try a manifest. Raises `ClusterUnreachable` if the cluster does not answer."""
+        async with self._reach(request.cluster_id) as client:
+            try:
+                return await _Trial(client, request).run()
+            except ExternalError as error:
+                problem = PreflightProblem(
+                    "InvalidManifest", f"the rendered chart cannot be applied: {error}"
+                )
+                return TrialReport(request.manifest, problems=(problem,))
+
+    async def api_versions(self, cluster_id: uuid.UUID) -> tuple[str, ...]:
+        """Return the API versions that a cluster serves. Raises `ClusterUnreachable` if it does not answer."""
+        async with self._reach(cluster_id) as client:
+            return await read_api_versions(client)
+
+    @asynccontextmanager
+    async def _reach(self, cluster_id: uuid.UUID) -> AsyncIterator[Client]:
         try:
-            with _answering():
-                async with asyncio.timeout(_SECONDS), self._client(request.cluster_id) as client:
-                    return await _Trial(client, request).run()
-        except ExternalError as error:
-            problem = PreflightProblem("InvalidManifest", f"the rendered chart cannot be applied: {error}")
-            return TrialReport(request.manifest, problems=(problem,))
+            async with answering("the cluster", _SECONDS), self._client(cluster_id) as client:
+                yield client
+        except UnknownObject as error:
+            raise ClusterUnreachable(str(error)) from None
 
 
 class _Trial:
@@ -145,7 +159,7 @@ class _Trial:
             if owner:
                 return ObjectOutcome(content, (), (_other_owner(name, owner),))
             outcome = await self._trial.attempt(content, name, namespace)
-        except ValueError as error:
+        except (ValueError, TypeError) as error:  # labels that are a list, a name with a slash
             return ObjectOutcome(content, (), (PreflightProblem("InvalidObject", f"{name}: {error}"),))
         return _changing(outcome, name) if key in kinds.changing else outcome
 
@@ -259,20 +273,3 @@ def _contents(release: PresentRelease | None) -> list[Content]:
         ]
     except ExternalError:
         return []  # anybody may have written the record
-
-
-@contextmanager
-def _answering() -> Iterator[None]:
-    """Turn each failure of the client into ClusterUnreachable with its reason."""
-    try:
-        yield
-    except (Unauthorized, CredentialError) as error:
-        raise CredentialRejected(_reason(error)) from None
-    except TimeoutError:
-        raise ClusterUnreachable(f"the cluster did not answer within {_SECONDS:g} seconds") from None
-    except (ClientError, UnknownObject) as error:
-        raise ClusterUnreachable(_reason(error)) from None
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(redact(printable(str(error))).split())[:_LONGEST_REASON] or type(error).__name__

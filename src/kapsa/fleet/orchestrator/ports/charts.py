@@ -74,9 +74,19 @@ class Charts(Protocol):
         ...
 
     async def compare(
-        self, content: bytes, manifest: str, *, release: str, namespace: str, values: Mapping[str, Any]
+        self,
+        content: bytes,
+        manifest: str,
+        *,
+        release: str,
+        namespace: str,
+        values: Mapping[str, Any],
+        kubernetes_version: str = "",
+        api_versions: tuple[str, ...] = (),
     ) -> tuple[str, ...]:
         """Render an archive, and return the objects in which it differs from a manifest: names, and no content.
+
+        The chart sees a cluster of this version that serves these APIs.
 
         Raises InvalidInput if it does not render.
         """

@@ -122,6 +122,10 @@ class ClusterSession(Protocol):
         """Return the Helm releases and CRDs."""
         ...
 
+    async def api_versions(self) -> tuple[str, ...]:
+        """Return the API versions and kinds that the cluster serves: `apps/v1`, `apps/v1/Deployment`."""
+        ...
+
     async def release(self, namespace: str, name: str) -> ReleaseContent | None:
         """Return a Helm release, or None if there is none."""
         ...

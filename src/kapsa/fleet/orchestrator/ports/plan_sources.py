@@ -81,6 +81,8 @@ class ChartRenderRequest(msgspec.Struct, frozen=True):
     suffix_names: bool = False
     """Blue-green: suffix cluster-scoped names, so that two releases fit next to each other, and render them at rest:
     controllers with zero replicas, webhooks that match nothing."""
+    cluster_id: uuid.UUID | None = None
+    """The cluster whose APIs the chart sees; None for the built-in ones."""
 
 
 class KubernetesUnsupported(InvalidInput):

@@ -93,7 +93,7 @@ class Adoptions:
         if operator is None:
             message = f"there is no operator {request.operator[:80]!r}"
             raise InvalidInput(message, InvalidField("/operator", message))
-        content = await self._release(cluster, operator)
+        content, api_versions = await self._release(cluster, operator)
         version, archive = await self._version(operator, content)
         differences = await self._charts.compare(
             archive,
@@ -101,6 +101,8 @@ class Adoptions:
             release=operator.name,
             namespace=operator.namespace,
             values=content.values,
+            kubernetes_version=cluster.health.kubernetes_version,
+            api_versions=api_versions,
         )
         plan = _plan(cluster, operator, content, version, differences)
         if request.dry_run:
@@ -124,11 +126,15 @@ class Adoptions:
         content = self._vault.open(adoption.values, _PURPOSE, _TABLE, row, adoption.values_version)
         return msgspec.json.decode(content, type=dict[str, Any])
 
-    async def _release(self, cluster: ManagedCluster, operator: ManagedOperator) -> ReleaseContent:
+    async def _release(
+        self, cluster: ManagedCluster, operator: ManagedOperator
+    ) -> tuple[ReleaseContent, tuple[str, ...]]:
+        """Return the release, and the API versions that its chart has seen."""
         what = f"{operator.namespace}/{operator.name}"
         try:
             async with self._gateway.connect(await self._credentials.access(cluster)) as session:
                 content = await session.release(operator.namespace, operator.name)
+                api_versions = await session.api_versions()
         except ClusterUnreachable as error:
             raise StateConflict(f"cluster {cluster.name} cannot be read: {error}") from None
         if content is None:
@@ -143,7 +149,7 @@ class Adoptions:
             raise StateConflict(
                 f"revision {content.release.revision} of the release {what} is {content.release.status}, not deployed"
             )
-        return content
+        return content, api_versions
 
     async def _version(
         self, operator: ManagedOperator, content: ReleaseContent
