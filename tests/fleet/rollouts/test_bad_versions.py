@@ -2,41 +2,142 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import msgspec
 import pytest
 
+from kapsa.adapters.testing.loopback_tls import loopback_tls
 from kapsa.fleet.settings import FleetSettings
-from kapsa.fleet.testing.sample_chart import ControllerBehaviour
+from kapsa.fleet.testing.sample_chart import GROUP, ControllerBehaviour, gadget_crd
+from tests.fleet.infrastructure.health.webhook_server import WebhookServer, webhook_server
 from tests.fleet.rollouts.live_fleet import live_fleet, sample_chart
 
 TWO = {"dev-1": "Dev", "staging-1": "Staging"}
-HALVES = {"percentages": [50, 100], "evaluationPeriod": "PT5S"}
-CAUGHT = {
-    ControllerBehaviour.CRASHES: "CrashLoopBackOff",
-    ControllerBehaviour.NO_IMAGE: "ImagePull",
-    ControllerBehaviour.BREAKS_SOME: "Resources",
-}
-"""The reason that names the check."""
+GADGETS = 20
+
+
+class Webhooks(msgspec.Struct, frozen=True):
+    """A webhook server that works, and one that does not."""
+
+    good: WebhookServer
+    bad: WebhookServer
+
+
+class BadVersion(msgspec.Struct, frozen=True):
+    """A version that is bad in one way, and how it is caught."""
+
+    name: str
+    reason: str | tuple[str, ...]
+    """The start of the reason, which names the check."""
+    chart: Callable[[Webhooks], bytes]
+    soak: str = "PT5S"
+    seconds: float = 90
+
+
+def webhook(server: WebhookServer, authority: str | None = None) -> str:
+    """Return the template of a validating webhook for Gadgets."""
+    rule = {"apiGroups": [GROUP], "apiVersions": ["*"], "resources": ["gadgets"]}
+    entry = {
+        "name": f"gadgets.{GROUP}",
+        "clientConfig": server.client_config("validate", authority),
+        "rules": [{**rule, "operations": ["CREATE", "UPDATE"]}],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "timeoutSeconds": 10,
+    }
+    configuration = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "{{ .Release.Name }}"},
+        "webhooks": [entry],
+    }
+    return json.dumps(configuration)
+
+
+def converted_crd(server: WebhookServer) -> dict[str, Any]:
+    """Return the CRD with a second version, converted by a webhook."""
+    crd = gadget_crd()
+    (version,) = crd["spec"]["versions"]
+    crd["spec"]["versions"] = [version, {**version, "name": "v2", "storage": False}]
+    crd["spec"]["conversion"] = server.conversion()
+    return crd
+
+
+def behaving(behaviour: ControllerBehaviour) -> Callable[[Webhooks], bytes]:
+    return lambda _: sample_chart("2.0.0", behaviour)
+
+
+def with_webhook(pick: Callable[[Webhooks], str]) -> Callable[[Webhooks], bytes]:
+    return lambda servers: sample_chart("2.0.0", files={"templates/webhook.yaml": pick(servers)})
+
+
+BAD = [
+    BadVersion("crashes", "CrashLoopBackOff", behaving(ControllerBehaviour.CRASHES)),
+    BadVersion("image", ("ErrImagePull", "ImagePullBackOff"), behaving(ControllerBehaviour.NO_IMAGE)),
+    BadVersion("breaks-some", "ResourcesFailing", behaving(ControllerBehaviour.BREAKS_SOME)),
+    BadVersion("idle", "LeaseNotRenewed", behaving(ControllerBehaviour.IDLE), seconds=180),
+    BadVersion(
+        "wrong-ca",
+        "WebhookCertificate",
+        with_webhook(lambda servers: webhook(servers.good, loopback_tls("another")[1])),
+    ),
+    BadVersion("slow-webhook", "WebhookSlow", with_webhook(lambda servers: webhook(servers.bad))),
+    BadVersion(
+        "conversion",
+        "Conversion",
+        lambda servers: sample_chart("2.0.0", crd=converted_crd(servers.bad)),
+    ),
+]
 
 pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("behaviour", CAUGHT)
+@pytest.mark.parametrize("bad", BAD, ids=[each.name for each in BAD])
 async def test_a_bad_version_is_caught_by_its_own_check_and_every_resource_stays_as_it_was(
-    settings: FleetSettings, behaviour: ControllerBehaviour
+    settings: FleetSettings, bad: BadVersion
 ) -> None:
-    async with live_fleet(settings, TWO) as fleet:
-        await fleet.register_operator(sample_chart("1.0.0"), sample_chart("2.0.0", behaviour))
+    async with AsyncExitStack() as stack:
+        servers = Webhooks(*[await stack.enter_async_context(webhook_server()) for _ in range(2)])
+        servers.bad.delay, servers.bad.converts = 1.5, False
+        fleet = await stack.enter_async_context(live_fleet(settings, TWO))
+        first = sample_chart("1.0.0", files={"templates/webhook.yaml": webhook(servers.good)})
+        await fleet.register_operator(first, bad.chart(servers))
         await fleet.finish(await fleet.deploy("1.0.0", "Direct"))
-        await fleet.create_gadgets(20)
+        await fleet.create_gadgets(GADGETS)
         await fleet.await_reconciled()
         before = await fleet.content()
 
-        bad = await fleet.deploy("2.0.0", "Canary", HALVES)
-        ended = await fleet.finish(bad, "RolledBack")
-        first, second = ended["clusters"]
-        assert (first["state"], second["state"]) == ("RolledBack", "Skipped"), await fleet.story(bad)
-        assert CAUGHT[behaviour] in first["reason"], first
+        halves = {"percentages": [50, 100], "evaluationPeriod": bad.soak}
+        deployment = await fleet.deploy("2.0.0", "Canary", halves)
+        ended = await fleet.finish(deployment, "RolledBack", seconds=bad.seconds)
+        caught, untouched = ended["clusters"]
+        assert (caught["state"], untouched["state"]) == ("RolledBack", "Skipped"), await fleet.story(
+            deployment
+        )
+        assert caught["reason"].startswith(bad.reason), caught
+        assert await fleet.versions() == dict.fromkeys(TWO, "1.0.0")
+        assert await fleet.content() == before
+        await fleet.await_reconciled()
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("behaviour", [ControllerBehaviour.CRASHES, ControllerBehaviour.BREAKS_SOME])
+async def test_a_bad_version_is_taken_back_on_real_control_planes(
+    settings: FleetSettings, behaviour: ControllerBehaviour
+) -> None:
+    async with live_fleet(settings, TWO, engine="real") as fleet:
+        await fleet.register_operator(sample_chart("1.0.0"), sample_chart("2.0.0", behaviour))
+        await fleet.finish(await fleet.deploy("1.0.0", "Direct"))
+        await fleet.create_gadgets(GADGETS)
+        await fleet.await_reconciled()
+        before = await fleet.content()
+        halves = {"percentages": [50, 100], "evaluationPeriod": "PT5S"}
+        await fleet.finish(await fleet.deploy("2.0.0", "Canary", halves), "RolledBack")
         assert await fleet.versions() == dict.fromkeys(TWO, "1.0.0")
         assert await fleet.content() == before
         await fleet.await_reconciled()

@@ -32,6 +32,8 @@ async def test_a_canary_reaches_ten_clusters_and_a_bad_version_leaves_all_of_the
         assert {each["state"] for each in done["clusters"]} == {"Healthy"}
         assert await fleet.versions() == dict.fromkeys(TEN, "1.0.0")
         assert await log_levels(fleet) == dict.fromkeys(TEN, "info") | {"prod": "warn"}
+        health = await fleet.admin.get("/operators/gadget-operator/health")
+        assert (health["overallHealth"], len(health["clusters"])) == ("Healthy", 10), health
         await fleet.create_gadgets(10)
         before = await fleet.content()
 

@@ -21,6 +21,11 @@ LEASE = "gadget-operator-leader"
 _LEASE_KIND = "coordination.k8s.io/v1/Lease"
 _LEASE_SECONDS = 15
 _BROKEN_SHARE = 10
+_FAILURES = {
+    ControllerBehaviour.CRASHES.value: "CrashLoopBackOff",
+    ControllerBehaviour.NO_IMAGE.value: "ImagePullBackOff",
+}
+"""The reason that the kubelet would report for the containers of a version."""
 
 
 class ControllerPods(Protocol):
@@ -91,12 +96,11 @@ class SimulatedController:
         await self._reconcile(breaks=behaviour == ControllerBehaviour.BREAKS_SOME)
 
     async def _crash(self, pod: dict[str, Any]) -> bool:
-        """Report a crash loop in the status of a pod if its version crashes. Return whether it does."""
-        if pod["metadata"]["labels"].get(BEHAVIOUR_LABEL) != ControllerBehaviour.CRASHES:
+        """Report in the status of a pod that its version crashes, or has no image. Return whether it does."""
+        reason = _FAILURES.get(pod["metadata"]["labels"].get(BEHAVIOUR_LABEL, ""))
+        if reason is None:
             return False
-        waiting = {
-            "waiting": {"reason": "CrashLoopBackOff", "message": "back-off restarting failed container"}
-        }
+        waiting = {"waiting": {"reason": reason, "message": "back-off"}}
         statuses = [
             {**each, "ready": False, "started": False, "restartCount": 3, "state": waiting}
             for each in pod["status"]["containerStatuses"]

@@ -128,7 +128,7 @@ def _pod(pod: PodFacts, before: PodMemory | None, limits: HealthLimits) -> Healt
     for container in pod.containers:
         what = f"pod {pod.name}, container {container.name}"
         if container.waiting == "CrashLoopBackOff":
-            message = f"{what} has crashed {container.restarts} times"
+            message = f"{what} crashes in a loop; restarts so far: {container.restarts}"
             return _check(Evidence.FAILING, "CrashLoopBackOff", message, restarts >= limits.restarts)
         if container.waiting in _PULLS or container.waiting in _STARTS:
             message = f"{what}: {container.message}"
