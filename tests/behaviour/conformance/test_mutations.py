@@ -44,7 +44,6 @@ OPEN: dict[str, int] = {
     "daemonsets": 1,
     "statefulsets": 1,
     "jobs": 3,
-    "certificatesigningrequests": 1,
 }
 """The number of mutations that the embedded server answers differently, for kinds that are not complete."""
 

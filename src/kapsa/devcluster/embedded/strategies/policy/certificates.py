@@ -47,7 +47,7 @@ class CertificateSigningRequestStrategy(BuiltInStrategy):
 
     def validate_create(self, obj: Object) -> list[FieldError]:
         spec = obj.get("spec") or {}
-        errors = _request(spec.get("request") or "")
+        errors = _request(spec.get("request"))
         usages = spec.get("usages") or []
         if not usages:
             errors.append(required("spec.usages"))
@@ -60,12 +60,12 @@ class CertificateSigningRequestStrategy(BuiltInStrategy):
         return errors
 
 
-def _request(encoded: str) -> list[FieldError]:
+def _request(encoded: str | None) -> list[FieldError]:
     """Return the error of a request that is not a signed PKCS#10 one."""
     from cryptography import x509  # few clusters ever see a request
 
     try:
-        pem = base64.b64decode(encoded)
+        pem = base64.b64decode(encoded or "")
     except (ValueError, binascii.Error):
         pem = b""
     if b"-----BEGIN CERTIFICATE REQUEST-----" not in pem:
@@ -78,8 +78,8 @@ def _request(encoded: str) -> list[FieldError]:
     return [] if signed else [_unreadable(encoded, "x509: signature is not valid")]
 
 
-def _unreadable(encoded: str, detail: str) -> FieldError:
-    return invalid("spec.request", encoded or None, detail)
+def _unreadable(encoded: str | None, detail: str) -> FieldError:
+    return invalid("spec.request", encoded, detail)
 
 
 def _usages(usages: list[Any]) -> list[FieldError]:
