@@ -51,6 +51,7 @@ from kapsa.runtime.controller.predicates import (
     negate,
     resource_version_changed,
 )
+from kapsa.runtime.controller.sources import Channel, Polling, Source, Wake
 from kapsa.runtime.controller.workqueue import Backoff, Priority, QueueShutDownError, Reason, WorkQueue
 from kapsa.runtime.errors import (
     AlreadyExists,
@@ -153,6 +154,7 @@ __all__ = [
     "CallObserver",
     "CertificateError",
     "Change",
+    "Channel",
     "Client",
     "ClientError",
     "Clock",
@@ -219,6 +221,7 @@ __all__ = [
     "Part",
     "PatchType",
     "PolicyRule",
+    "Polling",
     "PortTakenError",
     "Predicate",
     "PrinterColumn",
@@ -239,6 +242,7 @@ __all__ = [
     "Scalar",
     "Scale",
     "SchemaError",
+    "Source",
     "Spec",
     "StaticAccess",
     "Status",
@@ -259,6 +263,7 @@ __all__ = [
     "UnsupportedMediaType",
     "UserInfo",
     "ValidatingWebhook",
+    "Wake",
     "Watch",
     "WatchEvent",
     "WatchOptions",

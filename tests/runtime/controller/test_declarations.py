@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 from kapsa.runtime import (
     Context,
     Controller,
+    Converter,
     Key,
+    MutatingWebhook,
     Operator,
     Requeue,
     Spec,
@@ -146,3 +149,25 @@ def test_a_decorated_reconcile_is_accepted() -> None:
 def test_a_requeue_takes_seconds() -> None:
     with pytest.raises(TypeError, match=r"must be a number of seconds, got datetime.timedelta\(seconds=3\)"):
         Requeue(after=timedelta(seconds=3))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        Controller.reconcile,
+        Controller.finalize,
+        ValidatingWebhook.validate,
+        MutatingWebhook.mutate,
+        Converter.to_hub,
+        Converter.from_hub,
+    ],
+    ids=lambda method: method.__qualname__,
+)
+def test_a_type_checker_accepts_any_parameter_names_in_an_override(method: Any) -> None:
+    parameters = inspect.signature(method).parameters.values()
+    assert {each.kind for each in parameters} == {inspect.Parameter.POSITIONAL_ONLY}
+
+
+def test_a_source_that_cannot_run_is_rejected() -> None:
+    with pytest.raises(TypeError, match=r"Good.sources: .* is not a source: pass an instance"):
+        Operator(controllers=[declared(sources=[object()])])

@@ -115,12 +115,13 @@ BUILT_IN_GROUPS = frozenset(
 
 def missing_kind(gvk: GroupVersionKind, served: Sequence[str]) -> str:
     """Return the message for a kind that the cluster does not serve; `served` are those of its group version."""
-    text = f"the cluster does not serve {gvk}"
     similar = difflib.get_close_matches(gvk.kind, served, n=1)
-    suggestion = f"; did you mean {similar[0]}?" if similar else ""
+    hint = f"; did you mean {similar[0]}?" if similar else ""
     if gvk.group not in BUILT_IN_GROUPS:
-        return f"{text}: install its CustomResourceDefinition{suggestion}"
-    return f"{text}, a kind of Kubernetes itself: check its spelling and version{suggestion}"
+        return f"the cluster does not serve {gvk}: install its CustomResourceDefinition{hint}"
+    return (
+        f"the cluster does not serve {gvk}, a kind of Kubernetes itself: check its spelling and version{hint}"
+    )
 
 
 class Discovery:

@@ -17,6 +17,7 @@ from kapsa.runtime.controller.context import Context
 from kapsa.runtime.controller.declarations import Declared, Owns, Reads, Watch, takes_cache
 from kapsa.runtime.controller.outcomes import Requeue
 from kapsa.runtime.controller.predicates import Predicate
+from kapsa.runtime.controller.sources import Source
 from kapsa.runtime.controller.workqueue import Backoff
 from kapsa.runtime.generate.rbac import ControllerRights, GroupResource, PolicyRule
 from kapsa.runtime.resources.attribute_names import reject_misspelt
@@ -49,6 +50,8 @@ class Controller(Generic[R]):
     """Other kinds whose changes run our resources."""
     reads: Sequence[Kind | Reads] = ()
     """Kinds that are read from the cache without causing runs."""
+    sources: Sequence[Source] = ()
+    """Sources of events outside the cluster that wake resources: a `Channel`, a `Polling`, or one of your own."""
     predicates: Sequence[Predicate] = ()
     """Conditions on a change of the resource itself: it causes a run if all of them are true."""
     labels: LabelSelector = None
@@ -159,7 +162,7 @@ class Controller(Generic[R]):
             rules=tuple(self.rules),
         )
 
-    async def reconcile(self, resource: R, ctx: Context[R]) -> Requeue | None:
+    async def reconcile(self, resource: R, ctx: Context[R], /) -> Requeue | None:
         """Bring the cluster to the state that this resource declares.
 
         None waits for the next event, `Requeue(after=...)` runs it again later, an exception is retried with
@@ -168,7 +171,7 @@ class Controller(Generic[R]):
         """
         raise NotImplementedError(f"{type(self).__name__} does not define reconcile")
 
-    async def finalize(self, resource: R, ctx: Context[R]) -> Requeue | None:
+    async def finalize(self, resource: R, ctx: Context[R], /) -> Requeue | None:
         """Clean up what the garbage collector does not. Defining it adds the finalizer.
 
         Called while the resource is being deleted, until it returns None. Then the finalizer is removed.
@@ -188,7 +191,7 @@ def check_declaration(controller: Any) -> None:
         name = controller.__name__ if isinstance(controller, type) else type(controller).__name__
         raise TypeError(f"{controller!r} is not a controller: pass an instance, such as {name}()")
     name = type(controller).__name__
-    for attribute in ("owns", "watches", "reads", "predicates", "rules"):
+    for attribute in ("owns", "watches", "reads", "sources", "predicates", "rules"):
         value = getattr(controller, attribute)
         if isinstance(value, str) or not isinstance(value, Iterable):
             raise TypeError(f"{name}.{attribute} must be a tuple or list: write {attribute} = (...,)")
@@ -204,6 +207,11 @@ def check_declaration(controller: Any) -> None:
                 raise type(error)(f"{name}.{attribute}: {error}") from None
     for watch in controller.watches:
         _check_mapper(name, watch)
+    for source in controller.sources:
+        if isinstance(source, type) or not callable(getattr(source, "run", None)):
+            raise TypeError(
+                f"{name}.sources: {source!r} is not a source: pass an instance, such as Channel()"
+            )
     for method in ("reconcile", *(["finalize"] if controller.has_finalize else [])):
         _check_method(controller, method)
 

@@ -26,7 +26,8 @@ from kapsa.runtime.controller.controller import Controller
 from kapsa.runtime.controller.events import ObjectReference
 from kapsa.runtime.controller.outcomes import OutdatedError, TerminalError
 from kapsa.runtime.controller.services import Services
-from kapsa.runtime.controller.workqueue import Item, Priority, QueueShutDownError, Reason, WorkQueue
+from kapsa.runtime.controller.sources import Source
+from kapsa.runtime.controller.workqueue import Backoff, Item, Priority, QueueShutDownError, Reason, WorkQueue
 from kapsa.runtime.errors import ClientError, Conflict, WriteRefused
 from kapsa.runtime.resources.mismatch import ModelMismatch
 from kapsa.runtime.resources.resource import CustomResource
@@ -47,6 +48,8 @@ _PASSING_FAILURES = 3
 """Failures in a row after which an error that may pass by itself, such as an outage, is recorded as an event."""
 _CANCEL_SECONDS = 5.0
 """Seconds that a cancelled run gets to clean up, before it is given up."""
+_SOURCE_BACKOFF = Backoff(initial=1.0, max=60.0)
+"""The wait before an event source that failed is started again."""
 _SHORTEST_REQUEUE = 0.005
 """Seconds until a `Requeue(after=0)`: a resource that always asks for the next run must not hold a worker."""
 
@@ -74,6 +77,7 @@ class Reconciler:
         self._turn = 0
         self._turn_ends = 0.0
         self._resync: asyncio.Task[None] | None = None
+        self._sources: list[asyncio.Task[None]] = []
         self._gave_up: dict[Key, tuple[object, ...]] = {}
         self._last_errors: dict[Key, str] = {}
         self._triggers = Triggers(
@@ -119,11 +123,37 @@ class Reconciler:
         self._workers = [self._start_worker() for _ in range(self.controller.max_concurrent_reconciles)]
         if self.controller.resync is not None:
             self._resync = asyncio.create_task(self._keep_resyncing(self.controller.resync))
+        self._sources = [
+            asyncio.create_task(self._keep_source(source), name=f"{self.name} source")
+            for source in self.controller.sources
+        ]
 
     async def _keep_resyncing(self, seconds: float) -> None:
         while True:
             await self._client.clock.sleep(seconds)
             self._triggers.enqueue_all("Resync")
+
+    async def _keep_source(self, source: Source) -> None:
+        """Run a source of events, again after a failure: whatever it does, the controller goes on."""
+        failures = 0
+        while True:
+            began = self._client.clock.monotonic()
+            try:
+                await source.run(self._wake, self._client.clock)
+                _log.error(
+                    "event source ended, it is started again", controller=self.name, source=repr(source)
+                )
+            except Exception:
+                _log.exception("event source failed", controller=self.name, source=repr(source))
+            healthy = self._client.clock.monotonic() - began > _SOURCE_BACKOFF.max
+            failures = 1 if healthy else failures + 1
+            await self._client.clock.sleep(_SOURCE_BACKOFF.delay(failures))
+
+    def _wake(self, namespace: str, name: str) -> None:
+        """Run a resource for an outside event. One that does not exist is not queued: names may be invented."""
+        key = Key(namespace, name)
+        if self.working and self._lookup(key) is not None:
+            self.queue.add(key, Reason("Woken", self._gvk.kind, namespace, name))
 
     async def stop(self, *, grace: float, give_up: bool = False) -> None:
         """Take no more keys, let runs in progress finish for `grace` seconds, then cancel them.
@@ -134,8 +164,9 @@ class Reconciler:
         if not self.working:
             return
         self._triggers.disable()
-        if self._resync is not None:
-            self._resync.cancel()
+        for task in (self._resync, *self._sources):
+            if task is not None:
+                task.cancel()
         self.queue.shut_down()
         workers, self._workers = self._workers, []
         if workers and grace > 0:

@@ -283,7 +283,7 @@ class ValidatingWebhook(Webhook[T]):
 
     verb = "validate"
 
-    async def validate(self, request: AdmissionRequest[T]) -> AdmissionResponse:
+    async def validate(self, request: AdmissionRequest[T], /) -> AdmissionResponse:
         """Return `allow()` or `deny("reason and remedy")`.
 
         An exception also denies, and is counted as a failure.
@@ -304,7 +304,7 @@ class MutatingWebhook(Webhook[T]):
     reinvocation_policy: ClassVar[Literal["Never", "IfNeeded"]] = "Never"
     """`IfNeeded` to be called again if a later webhook changed the object."""
 
-    async def mutate(self, request: AdmissionRequest[T]) -> AdmissionResponse:
+    async def mutate(self, request: AdmissionRequest[T], /) -> AdmissionResponse:
         """Change `request.manifest` in place, or call `request.change_spec`.
 
         Return `allow()` or `deny(...)`.

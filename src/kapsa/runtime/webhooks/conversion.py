@@ -43,11 +43,11 @@ class Converter(Generic[S, H]):
                 cls.spoke, cls.hub = typing.get_args(base)
                 _check(cls)
 
-    def to_hub(self, resource: S) -> H:
+    def to_hub(self, resource: S, /) -> H:
         """Convert a resource to the version of the hub."""
         raise NotImplementedError(f"{type(self).__name__} does not define to_hub")
 
-    def from_hub(self, resource: H) -> S:
+    def from_hub(self, resource: H, /) -> S:
         """Convert a resource from the version of the hub."""
         raise NotImplementedError(f"{type(self).__name__} does not define from_hub")
 
