@@ -51,7 +51,7 @@ from kapsa.runtime.controller.predicates import (
     negate,
     resource_version_changed,
 )
-from kapsa.runtime.controller.sources import Channel, Polling, Source, Wake
+from kapsa.runtime.controller.sources import Channel, EventSource, Polling, Wake
 from kapsa.runtime.controller.workqueue import Backoff, Priority, QueueShutDownError, Reason, WorkQueue
 from kapsa.runtime.errors import (
     AlreadyExists,
@@ -176,6 +176,7 @@ __all__ = [
     "DecodeError",
     "DeleteOptions",
     "EventRecorder",
+    "EventSource",
     "EveryReplica",
     "Expired",
     "Field",
@@ -242,7 +243,6 @@ __all__ = [
     "Scalar",
     "Scale",
     "SchemaError",
-    "Source",
     "Spec",
     "StaticAccess",
     "Status",

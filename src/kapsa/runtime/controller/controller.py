@@ -17,7 +17,7 @@ from kapsa.runtime.controller.context import Context
 from kapsa.runtime.controller.declarations import Declared, Owns, Reads, Watch, takes_cache
 from kapsa.runtime.controller.outcomes import Requeue
 from kapsa.runtime.controller.predicates import Predicate
-from kapsa.runtime.controller.sources import Source
+from kapsa.runtime.controller.sources import EventSource
 from kapsa.runtime.controller.workqueue import Backoff
 from kapsa.runtime.generate.rbac import ControllerRights, GroupResource, PolicyRule
 from kapsa.runtime.resources.attribute_names import reject_misspelt
@@ -50,7 +50,7 @@ class Controller(Generic[R]):
     """Other kinds whose changes run our resources."""
     reads: Sequence[Kind | Reads] = ()
     """Kinds that are read from the cache without causing runs."""
-    sources: Sequence[Source] = ()
+    sources: Sequence[EventSource] = ()
     """Sources of events outside the cluster that wake resources: a `Channel`, a `Polling`, or one of your own."""
     predicates: Sequence[Predicate] = ()
     """Conditions on a change of the resource itself: it causes a run if all of them are true."""

@@ -26,7 +26,7 @@ from kapsa.runtime.controller.controller import Controller
 from kapsa.runtime.controller.events import ObjectReference
 from kapsa.runtime.controller.outcomes import OutdatedError, TerminalError
 from kapsa.runtime.controller.services import Services
-from kapsa.runtime.controller.sources import Source
+from kapsa.runtime.controller.sources import EventSource
 from kapsa.runtime.controller.workqueue import Backoff, Item, Priority, QueueShutDownError, Reason, WorkQueue
 from kapsa.runtime.errors import ClientError, Conflict, WriteRefused
 from kapsa.runtime.resources.mismatch import ModelMismatch
@@ -133,7 +133,7 @@ class Reconciler:
             await self._client.clock.sleep(seconds)
             self._triggers.enqueue_all("Resync")
 
-    async def _keep_source(self, source: Source) -> None:
+    async def _keep_source(self, source: EventSource) -> None:
         """Run a source of events, again after a failure: whatever it does, the controller goes on."""
         failures = 0
         while True:

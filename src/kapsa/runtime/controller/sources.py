@@ -15,13 +15,13 @@ import msgspec
 from kapsa.runtime.clock import Clock
 from kapsa.runtime.resources.stored_object import Key
 
-__all__ = ["Channel", "Polling", "Source", "Wake"]
+__all__ = ["Channel", "EventSource", "Polling", "Wake"]
 
 Wake: TypeAlias = Callable[[str, str], None]
 """Runs a resource, by namespace ("" if it is cluster-scoped) and name. One that does not exist is ignored."""
 
 
-class Source(Protocol):
+class EventSource(Protocol):
     """An origin of events outside the cluster."""
 
     async def run(self, wake: Wake, clock: Clock) -> None:
