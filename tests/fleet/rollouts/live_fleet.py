@@ -32,7 +32,7 @@ GREEN = {
     "validationPeriod": "PT0S",
     "monitoringPeriod": "PT0S",
 }
-SECONDS = 45
+SECONDS = 150
 
 
 class LiveFleet:

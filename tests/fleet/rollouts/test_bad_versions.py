@@ -79,7 +79,7 @@ BAD = [
     BadVersion("crashes", "CrashLoopBackOff", behaving(ControllerBehaviour.CRASHES)),
     BadVersion("image", ("ErrImagePull", "ImagePullBackOff"), behaving(ControllerBehaviour.NO_IMAGE)),
     BadVersion("breaks-some", "ResourcesFailing", behaving(ControllerBehaviour.BREAKS_SOME)),
-    BadVersion("idle", "LeaseNotRenewed", behaving(ControllerBehaviour.IDLE), seconds=180),
+    BadVersion("idle", "LeaseNotRenewed", behaving(ControllerBehaviour.IDLE), seconds=300),
     BadVersion(
         "wrong-ca",
         "WebhookCertificate",
@@ -93,7 +93,7 @@ BAD = [
     ),
 ]
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.mark.sampled(1)

@@ -13,7 +13,7 @@ from kapsa.fleet.settings import FleetSettings
 from kapsa.runtime import Client, WatchEvent
 from tests.fleet.rollouts.live_fleet import GREEN, NAMESPACE, live_fleet, sample_chart
 
-pytestmark = pytest.mark.timeout(200)
+pytestmark = pytest.mark.timeout(600)
 _LEASE = "coordination.k8s.io/v1/Lease"
 
 

@@ -21,7 +21,7 @@ from tests.fleet.rollouts.live_fleet import CHART, NAMESPACE, LiveFleet, live_fl
 ONE = {"dev-1": "Dev"}
 CRD = f"gadgets.{GROUP}"
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.long]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 
 
 async def roll_back(fleet: LiveFleet, deployment: str) -> Any:
@@ -34,7 +34,7 @@ async def roll_back(fleet: LiveFleet, deployment: str) -> Any:
     def ended(details: Any) -> bool:
         return details["deployment"]["phase"] in ("RolledBack", "Failed")
 
-    details = await eventually(look, ended, "the end of the rollback", seconds=60)
+    details = await eventually(look, ended, "the end of the rollback", seconds=150)
     assert details["deployment"]["phase"] == "RolledBack", await fleet.story(deployment)
     return details
 

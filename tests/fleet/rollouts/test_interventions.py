@@ -19,7 +19,7 @@ TWO = {"dev-1": "Dev", "dev-2": "Dev"}
 OLD, NEW = dict.fromkeys(TWO, "1.0.0"), dict.fromkeys(TWO, "2.0.0")
 HALVES = {"percentages": [50, 100], "evaluationPeriod": "PT2S"}
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.long]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 
 
 @asynccontextmanager
