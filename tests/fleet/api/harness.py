@@ -49,7 +49,7 @@ from kapsa.fleet.orchestrator.ports.charts import ChartCrd, InspectedChart
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.crds import ResourcesUnreadable
 from kapsa.fleet.orchestrator.ports.plan_sources import InspectionRequest, PreflightReport
-from kapsa.fleet.orchestrator.ports.rate_limits import RateLimit
+from kapsa.fleet.orchestrator.ports.requests.rate_limits import RateLimit
 from kapsa.fleet.orchestrator.registry.adoptions import Adoptions
 from kapsa.fleet.orchestrator.registry.cluster_credentials import ClusterCredentials
 from kapsa.fleet.orchestrator.registry.clusters import Clusters

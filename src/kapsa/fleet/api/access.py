@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from kapsa.fleet.domain.principals import Role
-from kapsa.fleet.orchestrator.ports.rate_limits import WRITES, RateLimit
+from kapsa.fleet.orchestrator.ports.requests.rate_limits import WRITES, RateLimit
 
 __all__ = [
     "ADMINS",

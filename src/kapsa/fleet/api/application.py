@@ -32,8 +32,8 @@ from kapsa.fleet.api.routes.session import SessionController
 from kapsa.fleet.api.routes.sign_in import SignInController
 from kapsa.fleet.api.routes.system import SystemController
 from kapsa.fleet.api.use_cases import UseCases
-from kapsa.fleet.orchestrator.ports.idempotency import IdempotencyKeys
-from kapsa.fleet.orchestrator.ports.rate_limits import RateLimits
+from kapsa.fleet.orchestrator.ports.requests.idempotency import IdempotencyKeys
+from kapsa.fleet.orchestrator.ports.requests.rate_limits import RateLimits
 
 __all__ = ["ApiParts", "create_application"]
 

@@ -14,8 +14,8 @@ import msgspec
 import structlog
 
 from kapsa.runtime.client.client import Client, PatchType, Propagation
-from kapsa.runtime.controller._child_manifest import uid_of
 from kapsa.runtime.controller._primary import Primary
+from kapsa.runtime.controller.apply._child_manifest import uid_of
 from kapsa.runtime.controller.events import ObjectReference
 from kapsa.runtime.controller.outcomes import NotOursError, OutdatedError
 from kapsa.runtime.controller.services import Services

@@ -20,13 +20,13 @@ from kapsa.runtime.cancellation import await_user_code
 from kapsa.runtime.controller._failure_note import failure_note
 from kapsa.runtime.controller._primary import Primary
 from kapsa.runtime.controller._runner import InvalidResultError, Runner
-from kapsa.runtime.controller._triggers import Triggers
 from kapsa.runtime.controller.context import Context
 from kapsa.runtime.controller.controller import Controller
 from kapsa.runtime.controller.events import ObjectReference
 from kapsa.runtime.controller.outcomes import OutdatedError, TerminalError
 from kapsa.runtime.controller.services import Services
 from kapsa.runtime.controller.sources import EventSource
+from kapsa.runtime.controller.triggers._triggers import Triggers
 from kapsa.runtime.controller.workqueue import Backoff, Item, Priority, QueueShutDownError, Reason, WorkQueue
 from kapsa.runtime.errors import ClientError, Conflict, WriteRefused
 from kapsa.runtime.resources.mismatch import ModelMismatch

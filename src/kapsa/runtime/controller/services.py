@@ -8,9 +8,9 @@ import msgspec
 
 from kapsa.runtime.cache.cache import Cache
 from kapsa.runtime.client.client import Client
-from kapsa.runtime.controller._child_manifest import ChildManifests
 from kapsa.runtime.controller._subscriptions import Subscriptions
-from kapsa.runtime.controller.applier import Applier
+from kapsa.runtime.controller.apply._child_manifest import ChildManifests
+from kapsa.runtime.controller.apply.applier import Applier
 from kapsa.runtime.controller.declarations import Declared
 from kapsa.runtime.controller.events import EventRecorder
 from kapsa.runtime.telemetry.metrics import ControllerMetrics

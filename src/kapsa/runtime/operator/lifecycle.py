@@ -22,7 +22,7 @@ from kapsa.runtime.cache.cache import Cache
 from kapsa.runtime.cache.informer import Informer, State
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.clock import SystemClock
-from kapsa.runtime.controller.applier import Applier
+from kapsa.runtime.controller.apply.applier import Applier
 from kapsa.runtime.controller.events import EventRecorder
 from kapsa.runtime.controller.reconciler import Reconciler
 from kapsa.runtime.controller.services import Services

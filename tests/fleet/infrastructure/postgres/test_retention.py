@@ -15,7 +15,7 @@ from kapsa.fleet.infrastructure.postgres.retention import Retention, foundation_
 from kapsa.fleet.infrastructure.requests.idempotency import PostgresIdempotencyKeys
 from kapsa.fleet.infrastructure.requests.rate_limits import PostgresRateLimits
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry
-from kapsa.fleet.orchestrator.ports.rate_limits import CREATE_CLUSTER
+from kapsa.fleet.orchestrator.ports.requests.rate_limits import CREATE_CLUSTER
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 RULES = foundation_rules(outbox=timedelta(days=30))

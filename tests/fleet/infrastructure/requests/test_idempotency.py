@@ -11,7 +11,12 @@ import pytest
 from kapsa.fleet.domain.errors import StateConflict
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.requests.idempotency import PostgresIdempotencyKeys, mark_current_claim
-from kapsa.fleet.orchestrator.ports.idempotency import ClaimState, KeyClaim, RecordedResponse, current_claim
+from kapsa.fleet.orchestrator.ports.requests.idempotency import (
+    ClaimState,
+    KeyClaim,
+    RecordedResponse,
+    current_claim,
+)
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 RESPONSE = RecordedResponse(201, {"location": "/api/v1/deployments/7"}, b'{"id": "7"}')

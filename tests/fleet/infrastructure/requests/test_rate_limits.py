@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.requests.rate_limits import PostgresRateLimits
-from kapsa.fleet.orchestrator.ports.rate_limits import (
+from kapsa.fleet.orchestrator.ports.requests.rate_limits import (
     CREATE_CLUSTER,
     CREATE_DEPLOYMENT,
     LIST_CLUSTERS,

@@ -12,7 +12,7 @@ from litestar.datastructures import Cookie
 
 from kapsa.fleet.api.authentication.callers import Caller
 from kapsa.fleet.domain.principals import Principal
-from kapsa.fleet.orchestrator.ports.browser_sessions import BrowserSession, BrowserSessions
+from kapsa.fleet.orchestrator.ports.requests.browser_sessions import BrowserSession, BrowserSessions
 
 __all__ = ["CSRF_HEADER", "SESSION_COOKIE", "SessionKeeper", "expired_cookie", "session_cookie"]
 

@@ -13,7 +13,7 @@ from kapsa.fleet.api.problems import RateLimited
 from kapsa.fleet.api.route_parameters import query_parameters
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput, NotAllowed
 from kapsa.fleet.domain.principals import Role
-from kapsa.fleet.orchestrator.ports.rate_limits import RateLimit, RateLimits
+from kapsa.fleet.orchestrator.ports.requests.rate_limits import RateLimit, RateLimits
 
 __all__ = ["AccessMiddleware"]
 

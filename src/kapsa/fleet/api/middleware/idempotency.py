@@ -10,7 +10,7 @@ from kapsa.fleet.api.access import access_of
 from kapsa.fleet.api.authentication.callers import Caller
 from kapsa.fleet.api.problems import RequestUnprocessable
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput, StateConflict
-from kapsa.fleet.orchestrator.ports.idempotency import (
+from kapsa.fleet.orchestrator.ports.requests.idempotency import (
     ClaimState,
     IdempotencyKeys,
     KeyClaim,

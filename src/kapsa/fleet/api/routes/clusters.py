@@ -16,7 +16,7 @@ from kapsa.fleet.orchestrator.cursors import DEFAULT_LIMIT
 from kapsa.fleet.orchestrator.operator_health import OperatorOnCluster
 from kapsa.fleet.orchestrator.pages import Page
 from kapsa.fleet.orchestrator.ports.clusters import ClusterFilter
-from kapsa.fleet.orchestrator.ports.rate_limits import CREATE_CLUSTER, LIST_CLUSTERS, READ_INVENTORY
+from kapsa.fleet.orchestrator.ports.requests.rate_limits import CREATE_CLUSTER, LIST_CLUSTERS, READ_INVENTORY
 from kapsa.fleet.orchestrator.registry.adoptions import AdoptionPlan, AdoptRelease
 from kapsa.fleet.orchestrator.registry.clusters import ClusterResult, RegisterCluster, UpdateCluster
 

@@ -21,7 +21,7 @@ from kapsa.fleet.orchestrator.deployment_requests import (
     RollbackStatus,
 )
 from kapsa.fleet.orchestrator.pages import Page
-from kapsa.fleet.orchestrator.ports.rate_limits import CREATE_DEPLOYMENT
+from kapsa.fleet.orchestrator.ports.requests.rate_limits import CREATE_DEPLOYMENT
 
 __all__ = ["RolloutController"]
 

@@ -12,7 +12,7 @@ from kapsa.fleet.domain.operators import ManagedOperator, OperatorVersion
 from kapsa.fleet.orchestrator.cursors import DEFAULT_LIMIT
 from kapsa.fleet.orchestrator.operator_health import OperatorHealthReport
 from kapsa.fleet.orchestrator.pages import Page
-from kapsa.fleet.orchestrator.ports.rate_limits import LIST_OPERATORS
+from kapsa.fleet.orchestrator.ports.requests.rate_limits import LIST_OPERATORS
 from kapsa.fleet.orchestrator.registry.operators import (
     AddVersion,
     RegisteredOperator,

@@ -7,7 +7,7 @@ from kapsa.fleet.domain.principals import Principal
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.tables.foundation import browser_session as table
 from kapsa.fleet.infrastructure.postgres.tables.metadata import NOW
-from kapsa.fleet.orchestrator.ports.browser_sessions import BrowserSession
+from kapsa.fleet.orchestrator.ports.requests.browser_sessions import BrowserSession
 
 __all__ = ["PostgresBrowserSessions"]
 

@@ -17,7 +17,7 @@ from kapsa.fleet.domain.errors import StateConflict
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.tables.foundation import idempotency_key as table
 from kapsa.fleet.infrastructure.postgres.tables.metadata import NOW
-from kapsa.fleet.orchestrator.ports.idempotency import (
+from kapsa.fleet.orchestrator.ports.requests.idempotency import (
     ClaimState,
     KeyClaim,
     RecordedResponse,

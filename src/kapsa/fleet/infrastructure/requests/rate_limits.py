@@ -8,7 +8,7 @@ from math import ceil
 from sqlalchemy import text
 
 from kapsa.fleet.infrastructure.postgres.database import Database
-from kapsa.fleet.orchestrator.ports.rate_limits import RateLimit
+from kapsa.fleet.orchestrator.ports.requests.rate_limits import RateLimit
 
 __all__ = ["PostgresRateLimits"]
 

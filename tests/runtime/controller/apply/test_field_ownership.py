@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from kapsa.runtime.controller._field_ownership import digest, drifted_paths, holds, managers_of, projection
+from kapsa.runtime.controller.apply._field_ownership import (
+    digest,
+    drifted_paths,
+    holds,
+    managers_of,
+    projection,
+)
 
 FIELDS = {
     "f:metadata": {"f:labels": {"f:app": {}}, "f:ownerReferences": {'k:{"uid":"u"}': {}}},

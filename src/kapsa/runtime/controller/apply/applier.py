@@ -18,7 +18,8 @@ import structlog
 from kapsa.runtime.cache.cache import Cache
 from kapsa.runtime.cache.object_parser import owned_fields
 from kapsa.runtime.client.client import Client
-from kapsa.runtime.controller._field_ownership import (
+from kapsa.runtime.controller._primary import Primary
+from kapsa.runtime.controller.apply._field_ownership import (
     digest,
     drifted_paths,
     held_by_others,
@@ -27,7 +28,6 @@ from kapsa.runtime.controller._field_ownership import (
     parse_fields,
     projection,
 )
-from kapsa.runtime.controller._primary import Primary
 from kapsa.runtime.errors import ClientError
 from kapsa.runtime.resources.metadata import GroupVersionKind
 from kapsa.runtime.resources.model import encode_json

@@ -12,10 +12,10 @@ from kapsa.runtime.cache.cache import Cache
 from kapsa.runtime.cache.informer import Informer
 from kapsa.runtime.cache.store import Index
 from kapsa.runtime.controller._subscriptions import Subscriptions
-from kapsa.runtime.controller._unmapped_changes import UnmappedChanges
 from kapsa.runtime.controller.controller import Controller
 from kapsa.runtime.controller.declarations import Keys, Owns, Watch, takes_cache
 from kapsa.runtime.controller.predicates import Predicate
+from kapsa.runtime.controller.triggers._unmapped_changes import UnmappedChanges
 from kapsa.runtime.controller.workqueue import Priority, Reason, WorkQueue
 from kapsa.runtime.resources.kind import kind_of
 from kapsa.runtime.resources.stored_object import Change, Key, StoredObject

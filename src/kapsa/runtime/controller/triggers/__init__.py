@@ -1,0 +1,1 @@
+"""The way from a change in the cluster to the keys that must run."""
