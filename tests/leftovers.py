@@ -2,9 +2,9 @@
 
 An operator that watches all namespaces would process the objects of all earlier tests: each test would be
 slower than the one before, and see the objects of another. A webhook configuration whose server is gone
-rejects the next test's writes. A kind that has the same name and group as one of another module is not
-served. A kind whose conversion webhook is gone cannot be listed, which stops the cluster's own garbage
-collector and its deletion of namespaces.
+rejects the next test's writes, and so does a policy. A kind that has the same name and group as one of
+another module is not served. A kind whose conversion webhook is gone cannot be listed, which stops the
+cluster's own garbage collector and its deletion of namespaces.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ from tests.eventually import eventually
 __all__ = ["remove_kinds", "remove_objects"]
 
 _DEFINITIONS = "apiextensions.k8s.io/v1/CustomResourceDefinition"
-_WEBHOOK_CONFIGURATIONS = (
+_ADMISSION = (
     "admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration",
     "admissionregistration.k8s.io/v1/MutatingWebhookConfiguration",
+    "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicyBinding",
+    "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy",
 )
 
 
 async def remove_objects(client: Client) -> None:
     """Remove the objects that could affect the next test. Namespaces, which no test shares, may take longer."""
-    for kind in _WEBHOOK_CONFIGURATIONS:
+    for kind in _ADMISSION:
         for configuration in (await client.list(kind)).items:
             await client.delete(kind, _name(configuration), missing_ok=True)
     for definition in (await client.list(_DEFINITIONS)).items:

@@ -165,6 +165,7 @@ async def test_a_denial_of_admission_and_an_invalid_object_are_problems_of_the_p
         "metadata": {"name": "no-latest"},
         "spec": {
             "matchConstraints": {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "widgets"}},
                 "resourceRules": [
                     {
                         "apiGroups": ["apps"],
