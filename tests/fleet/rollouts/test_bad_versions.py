@@ -79,7 +79,8 @@ BAD = [
     BadVersion("crashes", "CrashLoopBackOff", behaving(ControllerBehaviour.CRASHES)),
     BadVersion("image", ("ErrImagePull", "ImagePullBackOff"), behaving(ControllerBehaviour.NO_IMAGE)),
     BadVersion("breaks-some", "ResourcesFailing", behaving(ControllerBehaviour.BREAKS_SOME)),
-    BadVersion("idle", "LeaseNotRenewed", behaving(ControllerBehaviour.IDLE), seconds=300),
+    # A controller may renew its Lease once before it stops working: the soak must outlast the Lease.
+    BadVersion("idle", "LeaseNotRenewed", behaving(ControllerBehaviour.IDLE), seconds=300, soak="PT1M"),
     BadVersion(
         "wrong-ca",
         "WebhookCertificate",

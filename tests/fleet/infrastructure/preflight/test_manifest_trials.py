@@ -173,7 +173,7 @@ async def test_a_denial_of_admission_and_an_invalid_object_are_problems_of_the_p
                         "operations": ["CREATE", "UPDATE"],
                         "resources": ["deployments"],
                     }
-                ]
+                ],
             },
             "validations": [
                 {
