@@ -118,7 +118,7 @@ def pytest_asyncio_loop_factories(
     return {"asyncio": asyncio.new_event_loop}
 
 
-SAMPLE_SIZE = 8
+SAMPLE_SIZE = 5
 """Points of a sampled sweep. Enough for each moment of a crash and several kinds of objects."""
 
 

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from bench.plan import Budget, Cell, Step, shortfalls, whole_run
 from bench.results import Measurement, Run
 from bench.scenarios import Extra, Scenario, scenarios
@@ -76,6 +78,7 @@ def bench(*arguments: str, path: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_without_go_the_scenarios_that_need_it_are_skipped_and_reported(tmp_path: Path) -> None:
     done = bench("noop", "status-writes", "--n", "20", path=str(tmp_path))
     assert done.returncode == 0, done.stderr

@@ -205,6 +205,7 @@ def test_every_setting_is_listed(installation: Installation) -> None:
     assert "KAPSA_FLEET_LISTEN_PORT=8070" in listed
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("command", [("audit", "verify"), ("keys", "list")], ids=" ".join)
 def test_a_command_on_an_empty_directory_says_what_prepares_it_and_does_not_spoil_it(
     installation: Installation, command: tuple[str, ...]

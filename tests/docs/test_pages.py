@@ -51,7 +51,7 @@ def page_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         subprocess.run(["kapsa", "devcluster", "down", "--all"], check=False, capture_output=True, timeout=60)
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_example_of_the_page_runs(page: Path, page_directory: Path) -> None:
     PageRun(page, page_directory).run()

@@ -151,6 +151,7 @@ async def test_hooks_run_before_the_release_and_tests_on_demand(helm: Helm) -> N
     assert not await helm.is_gone("v1/ConfigMap", "web-test")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("strategy", ["watcher", "legacy"])
 async def test_waiting_ends_with_the_timeout_of_a_pod_that_never_starts(helm: Helm, strategy: str) -> None:
     arguments = ("--set-json", 'nodeSelector={"nowhere":"true"}', f"--wait={strategy}", "--timeout", "3s")

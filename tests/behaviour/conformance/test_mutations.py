@@ -114,7 +114,7 @@ async def embedded() -> AsyncIterator[Create]:
 
 
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("kind", SUBJECTS)
 async def test_the_embedded_server_refuses_what_the_real_one_did(kind: str, embedded: Create) -> None:
     refused, recorded = await _refusals(SUBJECTS[kind], embedded), EXPECTED[kind]

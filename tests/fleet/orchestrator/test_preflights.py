@@ -197,6 +197,7 @@ async def data(cluster: DevCluster) -> dict[str, str]:
     return dict(live["data"])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("server_side", ["true", "false"])
 async def test_nothing_changes_under_fail_all_but_the_field_under_leave_and_the_field_under_take(
     planning: Planning, secure_cluster: DevCluster, kubeconfig: str, tmp_path: Path, server_side: str

@@ -116,6 +116,7 @@ async def test_a_release_of_another_chart_or_version_is_not_adopted(
     await registry.clusters.delete(ADMIN, "dev-1")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("patch", "manager"),
     [

@@ -29,7 +29,7 @@ SOAK = timedelta(seconds=30)
 CANARY = CanaryStrategy(percentages=(50, 100), evaluation_period=SOAK)
 ROLLING = RollingStrategy(validation_period=SOAK, pause_between_clusters=timedelta(seconds=10))
 BLUE_GREEN = BlueGreenStrategy("blue", "green", validation_period=SOAK, monitoring_period=SOAK)
-SAMPLED = 3
+SAMPLED = 2
 """Points of a scenario in a quick run, which draws a few of the scenarios."""
 TWO, ONE = ("dev-1", "dev-2"), ("dev-1",)
 
@@ -151,7 +151,7 @@ def difference(expected: dict[str, Any], actual: dict[str, Any]) -> str:
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_a_crash_at_every_point_ends_like_the_undisturbed_run(
     name: str, database: Database, sample: Sample | None, record_property: Any
