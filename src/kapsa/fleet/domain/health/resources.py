@@ -1,7 +1,7 @@
 """Custom resources: the share of each kind that an operator has broken, or does not reconcile.
 
-A resource that was not current before an upgrade does not count against it. One that is in progress counts once it
-has been so for too long; until then there is no evidence either way.
+A resource that was not current before an upgrade does not count against it. One in progress counts once it has taken
+too long; until then it is evidence for neither side.
 """
 
 import enum

@@ -13,7 +13,7 @@ from kapsa.runtime.cache.informer import Informer
 from kapsa.runtime.cache.store import Index
 from kapsa.runtime.controller._subscriptions import Subscriptions
 from kapsa.runtime.controller.controller import Controller
-from kapsa.runtime.controller.declarations import Keys, Owns, Watch, takes_cache
+from kapsa.runtime.controller.declarations import Keys, Owns, Reads, Watch, takes_cache
 from kapsa.runtime.controller.predicates import Predicate
 from kapsa.runtime.controller.triggers._unmapped_changes import UnmappedChanges
 from kapsa.runtime.controller.workqueue import Priority, Reason, WorkQueue
@@ -105,29 +105,23 @@ class Triggers:
 
     def _watch_others(self) -> None:
         for watch in self._controller.watches:
-            informers = self._cache.watch(
-                watch.kind,
-                labels=watch.labels,
-                fields=watch.fields,
-                metadata_only=watch.metadata_only,
-                transform=watch.transform,
-                optional=watch.optional,
-            )
-            _add_indexes(informers, watch.indexes)
-            self._add(informers, self._concerned(watch))
+            self._add(self._declared(watch), self._concerned(watch))
 
     def _watch_reads(self) -> None:
         for read in self._controller.read:
-            informers = self._cache.watch(
-                read.kind,
-                labels=read.labels,
-                fields=read.fields,
-                metadata_only=read.metadata_only,
-                transform=read.transform,
-                optional=read.optional,
-            )
-            _add_indexes(informers, read.indexes)
-            self._add(informers)
+            self._add(self._declared(read))
+
+    def _declared(self, declaration: Watch | Reads) -> list[Informer]:
+        informers = self._cache.watch(
+            declaration.kind,
+            labels=declaration.labels,
+            fields=declaration.fields,
+            metadata_only=declaration.metadata_only,
+            transform=declaration.transform,
+            optional=declaration.optional,
+        )
+        _add_indexes(informers, declaration.indexes)
+        return informers
 
     # -- from changes to keys --------------------------------------------------------------------------------
 

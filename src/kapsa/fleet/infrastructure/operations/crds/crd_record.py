@@ -1,7 +1,7 @@
 """The record that the fleet leaves on a CRD: the chart that it is from, and what was there before.
 
-It is an annotation of the CRD itself, written together with the change: there is no moment at which one of them exists
-without the other, whichever replica dies.
+It is an annotation of the CRD itself, written in the same request as the change. Whichever replica dies, neither exists
+without the other.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ async def switch_webhooks(
 ) -> None:
     """Give conversions and webhooks to a release, and prove that they work.
 
-    The webhooks of the incoming release match before those of the outgoing one cease to: there is no moment at which
-    a resource is written unchecked. Raises `ClusterNotReady` as long as the proof fails.
+    The webhooks of the incoming release match before those of the outgoing one stop, so that no resource is ever
+    written unchecked. Raises `ClusterNotReady` as long as the proof fails.
     """
     converted = await _switch_conversions(client, incoming.release)
     if outgoing is not None:
