@@ -6,20 +6,20 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any
 
-from kapsa.fleet.domain.approvals import ApprovalKind, ApprovalRequest
-from kapsa.fleet.domain.clusters import ClusterEnvironment
-from kapsa.fleet.domain.deployments import (
+from kapsa.fleet.domain.health import CheckKind, Evidence, HealthCheck, OperatorHealth
+from kapsa.fleet.domain.principals import Principal, Role
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
+from kapsa.fleet.domain.rollout.approvals import ApprovalKind, ApprovalRequest
+from kapsa.fleet.domain.rollout.deployments import (
     ConflictPolicy,
     DeploymentPhase,
     OfflinePolicy,
     VersionDeployment,
 )
-from kapsa.fleet.domain.health import CheckKind, Evidence, HealthCheck, OperatorHealth
-from kapsa.fleet.domain.plans import ClusterPlan, RolloutPlan
-from kapsa.fleet.domain.principals import Principal, Role
-from kapsa.fleet.domain.releases import ReleaseRef
-from kapsa.fleet.domain.strategies import CanaryStrategy, StageTarget, stages
-from kapsa.fleet.domain.targets import RolloutTarget
+from kapsa.fleet.domain.rollout.plans import ClusterPlan, RolloutPlan
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.strategies import CanaryStrategy, StageTarget, stages
+from kapsa.fleet.domain.rollout.targets import RolloutTarget
 
 START = datetime(2027, 1, 4, 12, 0, tzinfo=UTC)  # a Monday
 OPERATOR = uuid.UUID(int=7)

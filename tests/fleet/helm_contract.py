@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import msgspec
 import pytest
 
-from kapsa.fleet.domain.releases import (
+from kapsa.fleet.domain.rollout.releases import (
     HelmStatus,
     ReleaseIntent,
     ReleaseRecord,

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from kapsa.fleet.domain.health import CheckKind, Evidence, HealthCheck, OperatorHealth
-from kapsa.fleet.domain.releases import HelmStatus, ReleaseRecord, ReleaseRef, latest_record
+from kapsa.fleet.domain.rollout.releases import HelmStatus, ReleaseRecord, ReleaseRef, latest_record
 from kapsa.fleet.orchestrator.ports.cluster_operations import (
     ClusterGone,
     ClusterNotReady,

@@ -20,9 +20,9 @@ import pytest
 
 from kapsa.adapters.testing.chart_server import pack_chart
 from kapsa.devcluster import DevCluster
-from kapsa.fleet.domain.deployments import ConflictPolicy
 from kapsa.fleet.domain.errors import UnknownObject
-from kapsa.fleet.domain.releases import ReleaseIntent, ReleaseRef
+from kapsa.fleet.domain.rollout.deployments import ConflictPolicy
+from kapsa.fleet.domain.rollout.releases import ReleaseIntent, ReleaseRef
 from kapsa.fleet.infrastructure.clusters.gateway import untrusted_client
 from kapsa.fleet.infrastructure.helm.gated_helm import GatedHelm, HelmBounds
 from kapsa.fleet.orchestrator.ports.helm import HelmInterrupted, HelmReleases, UpgradeRequest

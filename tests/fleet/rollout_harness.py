@@ -7,13 +7,18 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from kapsa.fleet.domain.approvals import ApprovalPolicy, ApprovalState
-from kapsa.fleet.domain.clusters import ClusterCondition, ClusterEnvironment, ClusterHealth, ManagedCluster
-from kapsa.fleet.domain.deployments import VersionDeployment
-from kapsa.fleet.domain.operators import ChartFacts, ManagedOperator, OperatorVersion, UploadedChart
 from kapsa.fleet.domain.principals import Principal
-from kapsa.fleet.domain.releases import ReleaseRef, latest_record
-from kapsa.fleet.domain.targets import RolloutTarget
+from kapsa.fleet.domain.registry.clusters import (
+    ClusterCondition,
+    ClusterEnvironment,
+    ClusterHealth,
+    ManagedCluster,
+)
+from kapsa.fleet.domain.registry.operators import ChartFacts, ManagedOperator, OperatorVersion, UploadedChart
+from kapsa.fleet.domain.rollout.approvals import ApprovalPolicy, ApprovalState
+from kapsa.fleet.domain.rollout.deployments import VersionDeployment
+from kapsa.fleet.domain.rollout.releases import ReleaseRef, latest_record
+from kapsa.fleet.domain.rollout.targets import RolloutTarget
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import PostgresClusters
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators

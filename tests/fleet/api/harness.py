@@ -20,8 +20,8 @@ from kapsa.fleet.api.authentication.keys import LocalKey
 from kapsa.fleet.api.authentication.sessions import SessionKeeper
 from kapsa.fleet.api.authentication.tokens import TokenVerifier
 from kapsa.fleet.api.use_cases import UseCases
-from kapsa.fleet.domain.approvals import ApprovalPolicy
-from kapsa.fleet.domain.operators import ChartFacts
+from kapsa.fleet.domain.registry.operators import ChartFacts
+from kapsa.fleet.domain.rollout.approvals import ApprovalPolicy
 from kapsa.fleet.infrastructure.audit.reader import PostgresAuditReader
 from kapsa.fleet.infrastructure.audit.trail import PostgresAuditTrail
 from kapsa.fleet.infrastructure.clusters.gateway import KubernetesGateway

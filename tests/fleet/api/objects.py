@@ -14,14 +14,19 @@ from sqlalchemy import text
 from kapsa.fleet.api.access import RouteAccess, access_of
 from kapsa.fleet.api.application import CONTROLLERS
 from kapsa.fleet.api.requests import ApiRequest
-from kapsa.fleet.domain.approvals import ApprovalKind, ApprovalRequest
-from kapsa.fleet.domain.clusters import ClusterCondition, ClusterEnvironment, ClusterHealth, ManagedCluster
-from kapsa.fleet.domain.deployments import DeploymentPhase, VersionDeployment
-from kapsa.fleet.domain.operators import ChartFacts, HttpChart, ManagedOperator, OperatorVersion
 from kapsa.fleet.domain.principals import Role
-from kapsa.fleet.domain.releases import ReleaseRef
-from kapsa.fleet.domain.strategies import CanaryStrategy
-from kapsa.fleet.domain.targets import RolloutTarget
+from kapsa.fleet.domain.registry.clusters import (
+    ClusterCondition,
+    ClusterEnvironment,
+    ClusterHealth,
+    ManagedCluster,
+)
+from kapsa.fleet.domain.registry.operators import ChartFacts, HttpChart, ManagedOperator, OperatorVersion
+from kapsa.fleet.domain.rollout.approvals import ApprovalKind, ApprovalRequest
+from kapsa.fleet.domain.rollout.deployments import DeploymentPhase, VersionDeployment
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.strategies import CanaryStrategy
+from kapsa.fleet.domain.rollout.targets import RolloutTarget
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import PostgresClusters
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kapsa.fleet.domain.clusters import ClusterEnvironment
 from kapsa.fleet.domain.principals import Principal, Role
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
 from tests.fleet.examples import ADMIN, OWNER
 
 

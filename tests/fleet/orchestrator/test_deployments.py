@@ -9,13 +9,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from kapsa.fleet.domain.approvals import ApprovalKind, ApprovalPolicy, ApprovalState
-from kapsa.fleet.domain.clusters import ClusterEnvironment
-from kapsa.fleet.domain.deployments import ConflictPolicy, DeploymentPhase, OfflinePolicy
 from kapsa.fleet.domain.errors import InvalidInput, NotAllowed, StateConflict, UnknownObject
-from kapsa.fleet.domain.plans import CrdChange, FieldConflict, LiveVerdict, PreflightProblem
 from kapsa.fleet.domain.principals import Principal, Role
-from kapsa.fleet.domain.strategies import BlueGreenStrategy, CanaryStrategy, DirectStrategy, RollingStrategy
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
+from kapsa.fleet.domain.rollout.approvals import ApprovalKind, ApprovalPolicy, ApprovalState
+from kapsa.fleet.domain.rollout.deployments import ConflictPolicy, DeploymentPhase, OfflinePolicy
+from kapsa.fleet.domain.rollout.plans import CrdChange, FieldConflict, LiveVerdict, PreflightProblem
+from kapsa.fleet.domain.rollout.strategies import (
+    BlueGreenStrategy,
+    CanaryStrategy,
+    DirectStrategy,
+    RollingStrategy,
+)
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
 from kapsa.fleet.orchestrator.deployment_requests import ClusterSelector, DeploymentRequest, StrategyName

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from kapsa.devcluster import DevCluster
-from kapsa.fleet.domain.clusters import ClusterEnvironment
-from kapsa.fleet.domain.deployments import ConflictPolicy
-from kapsa.fleet.domain.operators import UploadedChart
-from kapsa.fleet.domain.plans import ClusterPlan, FieldConflict, plan_digest
 from kapsa.fleet.domain.principals import Principal, Role
-from kapsa.fleet.domain.strategies import CanaryStrategy
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
+from kapsa.fleet.domain.registry.operators import UploadedChart
+from kapsa.fleet.domain.rollout.deployments import ConflictPolicy
+from kapsa.fleet.domain.rollout.plans import ClusterPlan, FieldConflict, plan_digest
+from kapsa.fleet.domain.rollout.strategies import CanaryStrategy
 from kapsa.fleet.infrastructure.charts.release_renderer import StoredChartRenderer
 from kapsa.fleet.infrastructure.crds.live_resources import ClusterResources
 from kapsa.fleet.infrastructure.helm.gated_helm import GatedHelm

@@ -10,10 +10,10 @@ import yaml
 from sqlalchemy import text
 
 from kapsa.devcluster import DevCluster
-from kapsa.fleet.domain.clusters import ClusterCondition, ClusterEnvironment
 from kapsa.fleet.domain.errors import InvalidInput
-from kapsa.fleet.domain.operators import UploadedChart
 from kapsa.fleet.domain.principals import Principal, Role
+from kapsa.fleet.domain.registry.clusters import ClusterCondition, ClusterEnvironment
+from kapsa.fleet.domain.registry.operators import UploadedChart
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.vault.encryption_keys import new_key_text
 from kapsa.fleet.orchestrator.ports.charts import RepositoryLogin

@@ -79,8 +79,8 @@ def token(
     """
     from datetime import UTC, datetime
 
-    from kapsa.fleet.domain.clusters import ClusterEnvironment
     from kapsa.fleet.domain.principals import Principal, Role
+    from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
     from kapsa.fleet.infrastructure.local_keys import LocalKeys
 
     settings = read_settings()

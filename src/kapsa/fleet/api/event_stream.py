@@ -17,8 +17,8 @@ from litestar.response import Stream
 
 from kapsa.fleet.api.problems import RateLimited
 from kapsa.fleet.api.requests import ApiRequest
-from kapsa.fleet.domain.deployments import RolloutEvent
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput, UnknownObject
+from kapsa.fleet.domain.rollout.deployments import RolloutEvent
 
 __all__ = ["EVENT_STREAM", "OpenStreams", "StreamPace", "event_stream", "resume_point"]
 

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import msgspec
 
-from kapsa.fleet.domain.clusters import ClusterEnvironment
-from kapsa.fleet.domain.deployments import RolloutEvent
 from kapsa.fleet.domain.principals import Role
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
+from kapsa.fleet.domain.rollout.deployments import RolloutEvent
 
 __all__ = [
     "ApprovalDecision",

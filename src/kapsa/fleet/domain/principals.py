@@ -4,7 +4,7 @@ import enum
 
 import msgspec
 
-from kapsa.fleet.domain.clusters import ClusterEnvironment
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
 
 __all__ = ["Principal", "Role"]
 

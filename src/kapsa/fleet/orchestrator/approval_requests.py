@@ -6,7 +6,8 @@ from datetime import datetime
 
 import msgspec
 
-from kapsa.fleet.domain.approvals import (
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
+from kapsa.fleet.domain.rollout.approvals import (
     ApprovalPolicy,
     ApprovalRequest,
     ApprovalState,
@@ -16,9 +17,8 @@ from kapsa.fleet.domain.approvals import (
     outdated,
     required_approvals,
 )
-from kapsa.fleet.domain.clusters import ClusterEnvironment
-from kapsa.fleet.domain.deployments import VersionDeployment
-from kapsa.fleet.domain.plans import RolloutPlan
+from kapsa.fleet.domain.rollout.deployments import VersionDeployment
+from kapsa.fleet.domain.rollout.plans import RolloutPlan
 from kapsa.fleet.orchestrator.ports.outbox import MailMessage, Outbox, WebhookEvent
 from kapsa.fleet.orchestrator.ports.rollouts import ApprovalStore
 from kapsa.fleet.orchestrator.ports.transactions import Connection

@@ -6,10 +6,10 @@ from datetime import datetime
 
 import msgspec
 
-from kapsa.fleet.domain.approvals import ApprovalRequest, ApprovalState, check_decision, decided
-from kapsa.fleet.domain.deployments import DeploymentPhase, RolloutEvent, VersionDeployment
 from kapsa.fleet.domain.errors import NotAllowed, UnknownObject
 from kapsa.fleet.domain.principals import Principal
+from kapsa.fleet.domain.rollout.approvals import ApprovalRequest, ApprovalState, check_decision, decided
+from kapsa.fleet.domain.rollout.deployments import DeploymentPhase, RolloutEvent, VersionDeployment
 from kapsa.fleet.orchestrator.cursors import DEFAULT_LIMIT, check_limit, decode_position, page_of
 from kapsa.fleet.orchestrator.pages import Page
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail

@@ -5,12 +5,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kapsa.fleet.domain.deployments import DeploymentPhase, VersionDeployment, check_phase
 from kapsa.fleet.domain.errors import StateConflict
 from kapsa.fleet.domain.health import GateProgress
-from kapsa.fleet.domain.rollouts import RESUME
-from kapsa.fleet.domain.strategies import BlueGreenStrategy
-from kapsa.fleet.domain.targets import RolloutTarget, TargetGoal, TargetState, TargetStep
+from kapsa.fleet.domain.rollout.deployments import DeploymentPhase, VersionDeployment, check_phase
+from kapsa.fleet.domain.rollout.rollouts import RESUME
+from kapsa.fleet.domain.rollout.strategies import BlueGreenStrategy
+from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetGoal, TargetState, TargetStep
 
 __all__ = ["DeploymentChange", "abort", "pause", "resume", "retry", "roll_back", "switch"]
 

@@ -7,19 +7,24 @@ from typing import Annotated, Any
 
 import msgspec
 
-from kapsa.fleet.domain.approvals import RequiredApproval
-from kapsa.fleet.domain.clusters import ClusterEnvironment, ManagedCluster
-from kapsa.fleet.domain.deployments import ConflictPolicy, DeploymentPhase, OfflinePolicy, VersionDeployment
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput
-from kapsa.fleet.domain.plans import RolloutPlan
-from kapsa.fleet.domain.strategies import (
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment, ManagedCluster
+from kapsa.fleet.domain.rollout.approvals import RequiredApproval
+from kapsa.fleet.domain.rollout.deployments import (
+    ConflictPolicy,
+    DeploymentPhase,
+    OfflinePolicy,
+    VersionDeployment,
+)
+from kapsa.fleet.domain.rollout.plans import RolloutPlan
+from kapsa.fleet.domain.rollout.strategies import (
     BlueGreenStrategy,
     CanaryStrategy,
     DirectStrategy,
     RollingStrategy,
     RolloutStrategy,
 )
-from kapsa.fleet.domain.targets import RolloutTarget, TargetState, TargetStep
+from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetState, TargetStep
 
 __all__ = [
     "ClusterSelector",

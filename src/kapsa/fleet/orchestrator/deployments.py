@@ -5,16 +5,16 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from typing import Any
 
-from kapsa.fleet.domain.approvals import ApprovalPolicy, required_approvals
-from kapsa.fleet.domain.clusters import ClusterEnvironment, ManagedCluster
-from kapsa.fleet.domain.deployments import DeploymentPhase, RolloutEvent, VersionDeployment
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput, NotAllowed, StateConflict, UnknownObject
-from kapsa.fleet.domain.operators import ManagedOperator, OperatorVersion
-from kapsa.fleet.domain.plans import plan_digest
 from kapsa.fleet.domain.principals import Principal, Role
-from kapsa.fleet.domain.releases import ReleaseRef
-from kapsa.fleet.domain.strategies import DirectStrategy, RolloutStrategy, StageTarget, stages
-from kapsa.fleet.domain.targets import RolloutTarget
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment, ManagedCluster
+from kapsa.fleet.domain.registry.operators import ManagedOperator, OperatorVersion
+from kapsa.fleet.domain.rollout.approvals import ApprovalPolicy, required_approvals
+from kapsa.fleet.domain.rollout.deployments import DeploymentPhase, RolloutEvent, VersionDeployment
+from kapsa.fleet.domain.rollout.plans import plan_digest
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.strategies import DirectStrategy, RolloutStrategy, StageTarget, stages
+from kapsa.fleet.domain.rollout.targets import RolloutTarget
 from kapsa.fleet.orchestrator.approval_requests import ApprovalDesk
 from kapsa.fleet.orchestrator.cursors import DEFAULT_LIMIT, check_limit, decode_position, page_of
 from kapsa.fleet.orchestrator.deployment_changes import (

@@ -1,7 +1,7 @@
 """The values of an operator on a cluster, from everything that is registered about both."""
 
-from kapsa.fleet.domain.clusters import ManagedCluster
-from kapsa.fleet.domain.operators import ManagedOperator
+from kapsa.fleet.domain.registry.clusters import ManagedCluster
+from kapsa.fleet.domain.registry.operators import ManagedOperator
 from kapsa.fleet.domain.values import leaf_paths
 from kapsa.fleet.orchestrator.ports.plan_sources import LayeredValues
 from kapsa.fleet.orchestrator.ports.transactions import Transactions

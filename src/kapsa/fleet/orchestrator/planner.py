@@ -9,13 +9,14 @@ from typing import Any
 
 import msgspec
 
-from kapsa.fleet.domain.clusters import ManagedCluster
-from kapsa.fleet.domain.deployments import ConflictPolicy, OfflinePolicy
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput
-from kapsa.fleet.domain.operators import ManagedOperator, OperatorVersion
-from kapsa.fleet.domain.plans import ClusterPlan, PreflightProblem, RolloutPlan
-from kapsa.fleet.domain.releases import ReleaseRef
-from kapsa.fleet.domain.strategies import (
+from kapsa.fleet.domain.registry.clusters import ManagedCluster
+from kapsa.fleet.domain.registry.operators import ManagedOperator, OperatorVersion
+from kapsa.fleet.domain.registry.windows import judge_windows
+from kapsa.fleet.domain.rollout.deployments import ConflictPolicy, OfflinePolicy
+from kapsa.fleet.domain.rollout.plans import ClusterPlan, PreflightProblem, RolloutPlan
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.strategies import (
     BlueGreenStrategy,
     RollingStrategy,
     RolloutStrategy,
@@ -23,7 +24,6 @@ from kapsa.fleet.domain.strategies import (
     stages,
 )
 from kapsa.fleet.domain.values import leaf_paths, masked, merge_values, values_digest
-from kapsa.fleet.domain.windows import judge_windows
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.plan_sources import (
     ChartRenderRequest,

@@ -6,9 +6,9 @@ the resources that the cluster has, and lets the cluster try every object of the
 
 from collections.abc import Sequence
 
-from kapsa.fleet.domain.clusters import ManagedCluster
 from kapsa.fleet.domain.crds import ChangeRule, CrdComparison
-from kapsa.fleet.domain.plans import CrdChange, LiveVerdict, PreflightProblem
+from kapsa.fleet.domain.registry.clusters import ManagedCluster
+from kapsa.fleet.domain.rollout.plans import CrdChange, LiveVerdict, PreflightProblem
 from kapsa.fleet.orchestrator.crds.cluster_changes import ClusterChanges, crd_change
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
 from kapsa.fleet.orchestrator.ports.charts import ChartCrd

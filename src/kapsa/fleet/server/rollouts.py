@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import msgspec
 
-from kapsa.fleet.domain.approvals import ApprovalPolicy
-from kapsa.fleet.domain.clusters import ClusterEnvironment
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
+from kapsa.fleet.domain.rollout.approvals import ApprovalPolicy
 from kapsa.fleet.infrastructure.charts.release_renderer import StoredChartRenderer
 from kapsa.fleet.infrastructure.health.observer import OperatorObserver
 from kapsa.fleet.infrastructure.helm.gated_helm import GatedHelm

@@ -22,8 +22,8 @@ from kapsa.adapters.http.client import HttpResponse
 from kapsa.fleet.api.authentication.jwks import IssuerKeys
 from kapsa.fleet.api.authentication.keys import LocalKey
 from kapsa.fleet.api.authentication.tokens import InvalidToken, TokenVerifier
-from kapsa.fleet.domain.clusters import ClusterEnvironment
 from kapsa.fleet.domain.principals import Role
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
 from tests.fleet.api.harness import AUDIENCE, ISSUER, SIGNING_KEY, claims, token
 
 VERIFIER = TokenVerifier(LocalKey(SIGNING_KEY.public_key()), issuer=ISSUER, audience=AUDIENCE)

@@ -13,7 +13,7 @@ from kapsa.adapters.http.client import GuardedHttpClient
 from kapsa.adapters.testing.chart_server import ChartServer, pack_chart
 from kapsa.adapters.testing.registry_server import RegistryServer
 from kapsa.fleet.domain.errors import InvalidInput
-from kapsa.fleet.domain.operators import HttpChart, OciChart, UploadedChart
+from kapsa.fleet.domain.registry.operators import HttpChart, OciChart, UploadedChart
 from kapsa.fleet.infrastructure.charts.published_charts import PublishedCharts
 from kapsa.fleet.orchestrator.ports.charts import InspectedChart, RepositoryLogin
 from tests.fleet.charts import crd, operator_chart, operator_files

@@ -11,8 +11,8 @@ import pytest
 from kapsa.adapters.helm.chart_archive import read_archive
 from kapsa.adapters.manifests.yaml_documents import load_objects
 from kapsa.fleet.domain.errors import InvalidInput
-from kapsa.fleet.domain.operators import ChartFacts, ManagedOperator, OperatorVersion, UploadedChart
-from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.domain.registry.operators import ChartFacts, ManagedOperator, OperatorVersion, UploadedChart
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.charts.release_renderer import StoredChartRenderer
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators

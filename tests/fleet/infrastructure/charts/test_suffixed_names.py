@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kapsa.fleet.domain.errors import InvalidInput
-from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.charts.scopes import cluster_scoped_kinds
 from kapsa.fleet.infrastructure.charts.suffixed_names import suffixed
 

@@ -18,8 +18,8 @@ import yaml
 
 from kapsa.devcluster import DevCluster
 from kapsa.fleet.domain.health import OperatorHealth
-from kapsa.fleet.domain.operators import ChartFacts, ManagedOperator, OperatorVersion, UploadedChart
-from kapsa.fleet.domain.releases import DEPLOYMENT_LABEL, ReleaseRef
+from kapsa.fleet.domain.registry.operators import ChartFacts, ManagedOperator, OperatorVersion, UploadedChart
+from kapsa.fleet.domain.rollout.releases import DEPLOYMENT_LABEL, ReleaseRef
 from kapsa.fleet.infrastructure.health.observer import OperatorObserver
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.health.health_store import PostgresHealth

@@ -7,8 +7,8 @@ from collections.abc import Awaitable
 from typing import Any
 
 from kapsa.adapters.testing.chart_server import pack_chart
-from kapsa.fleet.domain.deployments import VersionDeployment
-from kapsa.fleet.domain.releases import ReleaseRecord, ReleaseRef
+from kapsa.fleet.domain.rollout.deployments import VersionDeployment
+from kapsa.fleet.domain.rollout.releases import ReleaseRecord, ReleaseRef
 from kapsa.fleet.infrastructure.helm.gated_helm import GatedHelm
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.orchestrator.ports.helm import UpgradeRequest

@@ -16,9 +16,9 @@ import pytest
 from sqlalchemy import text
 
 from kapsa.devcluster import DevCluster, FaultPlan
-from kapsa.fleet.domain.deployments import DeploymentPhase
-from kapsa.fleet.domain.releases import HelmStatus, latest_record
-from kapsa.fleet.domain.strategies import DirectStrategy
+from kapsa.fleet.domain.rollout.deployments import DeploymentPhase
+from kapsa.fleet.domain.rollout.releases import HelmStatus, latest_record
+from kapsa.fleet.domain.rollout.strategies import DirectStrategy
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.orchestrator.ports.leases import LeaseLost
 from kapsa.runtime.testing import Sample

@@ -18,7 +18,7 @@ import msgspec
 from kapsa.devcluster import DevCluster
 from kapsa.fleet.domain.errors import UnknownObject
 from kapsa.fleet.domain.health import OperatorHealth
-from kapsa.fleet.domain.releases import DEPLOYMENT_LABEL, ReleaseRef
+from kapsa.fleet.domain.rollout.releases import DEPLOYMENT_LABEL, ReleaseRef
 from kapsa.fleet.infrastructure.operations.cluster_operations import ManagedClusterOperations
 from kapsa.fleet.infrastructure.operations.crds.storage_migration import StorageMigration
 from kapsa.fleet.infrastructure.operations.handover.controllers import LeaseWatch

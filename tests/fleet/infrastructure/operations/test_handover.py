@@ -12,7 +12,7 @@ from aiohttp import web
 
 from kapsa.adapters.testing.loopback_tls import loopback_tls
 from kapsa.fleet.domain.health import CheckKind, Evidence, OperatorHealth
-from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.operations.handover.idle_marks import is_idle, rest
 from kapsa.fleet.orchestrator.ports.cluster_operations import (
     ClusterNotReady,

@@ -13,9 +13,9 @@ import pytest_asyncio
 import yaml
 
 from kapsa.devcluster import DevCluster
-from kapsa.fleet.domain.deployments import ConflictPolicy
-from kapsa.fleet.domain.plans import FieldConflict
-from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.deployments import ConflictPolicy
+from kapsa.fleet.domain.rollout.plans import FieldConflict
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.preflight.manifest_trials import DryRunTrials
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.trials import PresentRelease, TrialReport, TrialRequest

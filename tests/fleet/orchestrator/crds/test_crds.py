@@ -12,11 +12,11 @@ import msgspec
 import pytest
 from sqlalchemy import insert
 
-from kapsa.fleet.domain.clusters import ClusterCondition, ClusterEnvironment, ClusterHealth
 from kapsa.fleet.domain.crds import ChangeSeverity
 from kapsa.fleet.domain.errors import InvalidInput, NotAllowed, StateConflict, UnknownObject
-from kapsa.fleet.domain.operators import ChartFacts, ManagedOperator, OperatorVersion, UploadedChart
 from kapsa.fleet.domain.principals import Principal, Role
+from kapsa.fleet.domain.registry.clusters import ClusterCondition, ClusterEnvironment, ClusterHealth
+from kapsa.fleet.domain.registry.operators import ChartFacts, ManagedOperator, OperatorVersion, UploadedChart
 from kapsa.fleet.infrastructure.postgres.crds.crd_repository import PostgresCrds
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators

@@ -7,7 +7,7 @@ import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from kapsa.fleet.domain.plans import RejectedShare
+from kapsa.fleet.domain.rollout.plans import RejectedShare
 from kapsa.fleet.orchestrator.crds.live_verdict import judge_resources, verdict_line
 from kapsa.fleet.orchestrator.ports.crds import ResourcesUnreadable
 from kapsa.runtime.testing import Sample

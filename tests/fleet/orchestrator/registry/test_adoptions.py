@@ -12,11 +12,11 @@ import pytest
 
 from kapsa.adapters.process.tools import find_tool
 from kapsa.devcluster import DevCluster
-from kapsa.fleet.domain.clusters import ClusterEnvironment
 from kapsa.fleet.domain.errors import InvalidInput, NotAllowed, StateConflict, UnknownObject
-from kapsa.fleet.domain.inventory import ForeignManager
-from kapsa.fleet.domain.operators import UploadedChart
 from kapsa.fleet.domain.principals import Principal, Role
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
+from kapsa.fleet.domain.registry.inventory import ForeignManager
+from kapsa.fleet.domain.registry.operators import UploadedChart
 from kapsa.fleet.orchestrator.registry.adoptions import AdoptRelease
 from kapsa.fleet.orchestrator.registry.clusters import RegisterCluster
 from kapsa.fleet.orchestrator.registry.operators import RegisterOperator

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from kapsa.devcluster import DevCluster
-from kapsa.fleet.domain.clusters import ClusterEnvironment
 from kapsa.fleet.domain.errors import UnknownObject
 from kapsa.fleet.domain.principals import Principal, Role
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
 from kapsa.fleet.infrastructure.crds.live_resources import ClusterResources
 from kapsa.fleet.infrastructure.postgres.registry.rollout_registry import PostgresRegistry
 from kapsa.fleet.orchestrator.ports.crds import ResourcesUnreadable

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from kapsa.fleet.domain.clusters import ClusterCondition, ClusterEnvironment
 from kapsa.fleet.domain.principals import Principal, Role
+from kapsa.fleet.domain.registry.clusters import ClusterCondition, ClusterEnvironment
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import PostgresClusters
 from kapsa.fleet.infrastructure.vault.local_vault import LocalVault

@@ -16,7 +16,6 @@ import yaml
 from sqlalchemy import text
 
 from kapsa.devcluster import DevCluster
-from kapsa.fleet.domain.clusters import ClusterCondition, ClusterEnvironment
 from kapsa.fleet.domain.errors import (
     InvalidInput,
     NotAllowed,
@@ -25,6 +24,7 @@ from kapsa.fleet.domain.errors import (
     VersionMismatch,
 )
 from kapsa.fleet.domain.principals import Principal, Role
+from kapsa.fleet.domain.registry.clusters import ClusterCondition, ClusterEnvironment
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.orchestrator.ports.clusters import ClusterFilter, ClusterUnreachable
 from kapsa.fleet.orchestrator.registry.clusters import RegisterCluster, UpdateCluster

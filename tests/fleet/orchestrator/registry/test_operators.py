@@ -10,7 +10,6 @@ import pytest
 from sqlalchemy import text
 
 from kapsa.adapters.testing.chart_server import ChartServer
-from kapsa.fleet.domain.clusters import ClusterEnvironment
 from kapsa.fleet.domain.errors import (
     InvalidInput,
     NotAllowed,
@@ -18,8 +17,9 @@ from kapsa.fleet.domain.errors import (
     UnknownObject,
     VersionMismatch,
 )
-from kapsa.fleet.domain.operators import ChartFacts, HttpChart, UploadedChart
 from kapsa.fleet.domain.principals import Principal, Role
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
+from kapsa.fleet.domain.registry.operators import ChartFacts, HttpChart, UploadedChart
 from kapsa.fleet.domain.values import MASK
 from kapsa.fleet.infrastructure.charts.published_charts import PublishedCharts
 from kapsa.fleet.infrastructure.postgres.database import Database

@@ -15,9 +15,14 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
-from kapsa.fleet.domain.deployments import DeploymentPhase
-from kapsa.fleet.domain.strategies import BlueGreenStrategy, CanaryStrategy, DirectStrategy, RollingStrategy
-from kapsa.fleet.domain.targets import TargetStep
+from kapsa.fleet.domain.rollout.deployments import DeploymentPhase
+from kapsa.fleet.domain.rollout.strategies import (
+    BlueGreenStrategy,
+    CanaryStrategy,
+    DirectStrategy,
+    RollingStrategy,
+)
+from kapsa.fleet.domain.rollout.targets import TargetStep
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.runtime.testing import Sample
 from kapsa.runtime.testing._sweep_report import run_points

@@ -9,12 +9,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from kapsa.fleet.domain.deployments import DeploymentPhase, OfflinePolicy
 from kapsa.fleet.domain.errors import NotAllowed, StateConflict
-from kapsa.fleet.domain.releases import HelmStatus, ReleaseRef
-from kapsa.fleet.domain.strategies import BlueGreenStrategy, CanaryStrategy, DirectStrategy, RollingStrategy
-from kapsa.fleet.domain.targets import TargetState, TargetStep
-from kapsa.fleet.domain.windows import ChangeFreeze, MaintenanceWindow, Weekday
+from kapsa.fleet.domain.registry.windows import ChangeFreeze, MaintenanceWindow, Weekday
+from kapsa.fleet.domain.rollout.deployments import DeploymentPhase, OfflinePolicy
+from kapsa.fleet.domain.rollout.releases import HelmStatus, ReleaseRef
+from kapsa.fleet.domain.rollout.strategies import (
+    BlueGreenStrategy,
+    CanaryStrategy,
+    DirectStrategy,
+    RollingStrategy,
+)
+from kapsa.fleet.domain.rollout.targets import TargetState, TargetStep
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.orchestrator.deployment_requests import ClusterSelector
 from tests.fleet.examples import ADMIN, DEPLOYER, START

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kapsa.devcluster import DevCluster
-from kapsa.fleet.domain.deployments import ConflictPolicy
-from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.deployments import ConflictPolicy
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.orchestrator.ports.helm import HelmReleases, UpgradeRequest
 from tests.fleet.examples import cluster_id
 from tests.fleet.helm_contract import CONTRACT, LABELS, QUICK

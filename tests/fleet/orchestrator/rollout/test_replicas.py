@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from kapsa.fleet.domain.deployments import DeploymentPhase
-from kapsa.fleet.domain.releases import HelmStatus
-from kapsa.fleet.domain.strategies import CanaryStrategy, DirectStrategy
-from kapsa.fleet.domain.targets import TargetStep
+from kapsa.fleet.domain.rollout.deployments import DeploymentPhase
+from kapsa.fleet.domain.rollout.releases import HelmStatus
+from kapsa.fleet.domain.rollout.strategies import CanaryStrategy, DirectStrategy
+from kapsa.fleet.domain.rollout.targets import TargetStep
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard, LeaseLost
 from kapsa.fleet.orchestrator.ports.rollouts import FenceLost, RolloutClaim

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from kapsa.fleet.domain.clusters import ClusterEnvironment
 from kapsa.fleet.domain.crds import CrdComparison
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
 from kapsa.fleet.orchestrator.crds.requests import (
     ApproveCrd,
     CrdDetail,

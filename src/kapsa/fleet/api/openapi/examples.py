@@ -8,9 +8,9 @@ from kapsa.fleet.api.openapi.crd_examples import CRD_EXAMPLES
 from kapsa.fleet.api.openapi.rollout_examples import ROLLOUT_EXAMPLES
 from kapsa.fleet.api.problems import Problem
 from kapsa.fleet.api.views import DeletionResult, ServerHealth, SessionView, SignInWithToken
-from kapsa.fleet.domain.clusters import ClusterHealth, ManagedCluster
-from kapsa.fleet.domain.inventory import ClusterInventory
-from kapsa.fleet.domain.operators import ManagedOperator, OperatorVersion
+from kapsa.fleet.domain.registry.clusters import ClusterHealth, ManagedCluster
+from kapsa.fleet.domain.registry.inventory import ClusterInventory
+from kapsa.fleet.domain.registry.operators import ManagedOperator, OperatorVersion
 from kapsa.fleet.orchestrator.audit import AuditRecord
 from kapsa.fleet.orchestrator.operator_health import OperatorHealthReport, OperatorOnCluster
 from kapsa.fleet.orchestrator.pages import Page

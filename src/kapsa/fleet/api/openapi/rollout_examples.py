@@ -12,19 +12,19 @@ from kapsa.fleet.api.views import (
     RetryDeployment,
     RollBackDeployment,
 )
-from kapsa.fleet.domain.approvals import ApprovalKind, ApprovalRequest, RequiredApproval
-from kapsa.fleet.domain.clusters import ClusterEnvironment
-from kapsa.fleet.domain.deployments import (
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
+from kapsa.fleet.domain.rollout.approvals import ApprovalKind, ApprovalRequest, RequiredApproval
+from kapsa.fleet.domain.rollout.deployments import (
     ConflictPolicy,
     DeploymentPhase,
     OfflinePolicy,
     RolloutEvent,
     VersionDeployment,
 )
-from kapsa.fleet.domain.plans import ClusterPlan, LiveVerdict, RolloutPlan, plan_digest
-from kapsa.fleet.domain.releases import ReleaseRef
-from kapsa.fleet.domain.strategies import CanaryStrategy, StageTarget, stages
-from kapsa.fleet.domain.targets import RolloutTarget
+from kapsa.fleet.domain.rollout.plans import ClusterPlan, LiveVerdict, RolloutPlan, plan_digest
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.strategies import CanaryStrategy, StageTarget, stages
+from kapsa.fleet.domain.rollout.targets import RolloutTarget
 from kapsa.fleet.orchestrator.deployment_requests import (
     ClusterSelector,
     DeploymentDetails,

@@ -9,7 +9,7 @@ from kapsa.fleet.api.access import DECIDERS, read, write
 from kapsa.fleet.api.parameters import ObjectId, PageCursor, PageLimit
 from kapsa.fleet.api.requests import ApiRequest
 from kapsa.fleet.api.views import ApprovalDecision
-from kapsa.fleet.domain.approvals import ApprovalRequest, ApprovalState
+from kapsa.fleet.domain.rollout.approvals import ApprovalRequest, ApprovalState
 from kapsa.fleet.orchestrator.cursors import DEFAULT_LIMIT
 from kapsa.fleet.orchestrator.pages import Page
 

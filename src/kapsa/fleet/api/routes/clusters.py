@@ -9,9 +9,9 @@ from kapsa.fleet.api.access import admin_write, read, write
 from kapsa.fleet.api.parameters import IfMatch, ObjectName, PageCursor, PageLimit
 from kapsa.fleet.api.requests import ApiRequest, etag, expected_version
 from kapsa.fleet.api.views import DeletionResult
-from kapsa.fleet.domain.clusters import ClusterEnvironment, ClusterHealth, ManagedCluster
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput
-from kapsa.fleet.domain.inventory import ClusterInventory
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment, ClusterHealth, ManagedCluster
+from kapsa.fleet.domain.registry.inventory import ClusterInventory
 from kapsa.fleet.orchestrator.cursors import DEFAULT_LIMIT
 from kapsa.fleet.orchestrator.operator_health import OperatorOnCluster
 from kapsa.fleet.orchestrator.pages import Page

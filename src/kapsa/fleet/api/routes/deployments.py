@@ -12,7 +12,7 @@ from kapsa.fleet.api.parameters import ObjectId, PageCursor, PageLimit
 from kapsa.fleet.api.problems import NotServed
 from kapsa.fleet.api.requests import ApiRequest
 from kapsa.fleet.api.views import DeploymentHistory, RetryDeployment, RollBackDeployment
-from kapsa.fleet.domain.deployments import DeploymentPhase, VersionDeployment
+from kapsa.fleet.domain.rollout.deployments import DeploymentPhase, VersionDeployment
 from kapsa.fleet.orchestrator.cursors import DEFAULT_LIMIT
 from kapsa.fleet.orchestrator.deployment_requests import (
     DeploymentDetails,

@@ -8,7 +8,7 @@ from litestar.params import JSONBody, QueryParameter
 from kapsa.fleet.api.access import read, write
 from kapsa.fleet.api.parameters import IfMatch, ObjectName, PageCursor, PageLimit
 from kapsa.fleet.api.requests import ApiRequest, etag, expected_version
-from kapsa.fleet.domain.operators import ManagedOperator, OperatorVersion
+from kapsa.fleet.domain.registry.operators import ManagedOperator, OperatorVersion
 from kapsa.fleet.orchestrator.cursors import DEFAULT_LIMIT
 from kapsa.fleet.orchestrator.operator_health import OperatorHealthReport
 from kapsa.fleet.orchestrator.pages import Page

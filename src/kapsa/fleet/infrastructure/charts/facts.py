@@ -7,7 +7,7 @@ import msgspec
 
 from kapsa.adapters.helm.chart_metadata import ChartMetadata
 from kapsa.fleet.domain.errors import InvalidInput
-from kapsa.fleet.domain.operators import ChartFacts
+from kapsa.fleet.domain.registry.operators import ChartFacts
 from kapsa.fleet.infrastructure.charts.scopes import Kinds, cluster_scoped_kinds, is_crd
 from kapsa.fleet.orchestrator.ports.charts import ChartCrd
 

@@ -27,7 +27,7 @@ from kapsa.adapters.oci.registry import ImageRegistry
 from kapsa.adapters.process.limited_process import ProcessLimits
 from kapsa.adapters.redaction import redact
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput
-from kapsa.fleet.domain.operators import ChartFacts, ChartSource, HttpChart, OciChart, UploadedChart
+from kapsa.fleet.domain.registry.operators import ChartFacts, ChartSource, HttpChart, OciChart, UploadedChart
 from kapsa.fleet.domain.values import merge_values
 from kapsa.fleet.domain.versions import is_prerelease, is_version, same_version, version_order
 from kapsa.fleet.infrastructure.charts.differences import differences

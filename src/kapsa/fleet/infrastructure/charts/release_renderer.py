@@ -16,7 +16,7 @@ from kapsa.adapters.manifests.yaml_documents import YamlLimits, load_objects
 from kapsa.adapters.process.limited_process import ProcessLimits
 from kapsa.adapters.redaction import redact
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput
-from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.charts.scopes import cluster_scoped_kinds, is_crd
 from kapsa.fleet.infrastructure.charts.suffixed_names import suffixed
 from kapsa.fleet.infrastructure.charts.value_texts import texts_in

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput
-from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.charts.scopes import Kinds, is_crd
 
 __all__ = ["suffixed"]

@@ -12,14 +12,14 @@ from typing import Any
 from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.helm.release_secret import RELEASE_SECRET, SERVER_SIDE, HelmRelease, read_release
 from kapsa.adapters.manifests.yaml_documents import YamlLimits, load_objects
-from kapsa.fleet.domain.inventory import (
+from kapsa.fleet.domain.registry.inventory import (
     ClusterInventory,
     ForeignManager,
     InstalledCrd,
     InstalledRelease,
     foreign_manager,
 )
-from kapsa.fleet.domain.releases import DEPLOYMENT_LABEL
+from kapsa.fleet.domain.rollout.releases import DEPLOYMENT_LABEL
 from kapsa.fleet.orchestrator.ports.clusters import ReleaseContent
 from kapsa.runtime import ApiError, Client, Forbidden, ListOptions, NotFound, UnknownKind
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from kapsa.adapters.redaction import printable
-from kapsa.fleet.domain.inventory import ClusterInventory
+from kapsa.fleet.domain.registry.inventory import ClusterInventory
 from kapsa.fleet.infrastructure.clusters.answers import answering
 from kapsa.fleet.infrastructure.clusters.api_versions import read_api_versions
 from kapsa.fleet.infrastructure.clusters.inventory import read_inventory, read_release_content

@@ -19,7 +19,7 @@ from kapsa.fleet.domain.health import OperatorHealth
 from kapsa.fleet.domain.health.judgement import judge_operator
 from kapsa.fleet.domain.health.memory import HealthLimits, HealthMemory
 from kapsa.fleet.domain.health.resources import baseline_of
-from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.clusters.answers import answering, clean_text
 from kapsa.fleet.infrastructure.health.cluster_facts import ClusterHealthReading
 from kapsa.fleet.infrastructure.health.release_reader import ReleaseReader

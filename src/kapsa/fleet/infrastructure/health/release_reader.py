@@ -10,7 +10,7 @@ import msgspec
 
 from kapsa.adapters.helm.release_secret import read_release
 from kapsa.adapters.manifests.yaml_documents import YamlLimits, load_objects
-from kapsa.fleet.domain.releases import DEPLOYMENT_LABEL, HelmStatus, ReleaseRef
+from kapsa.fleet.domain.rollout.releases import DEPLOYMENT_LABEL, HelmStatus, ReleaseRef
 from kapsa.runtime import Client, ListOptions
 
 __all__ = ["DeployedRelease", "ReleaseObject", "ReleaseReader"]

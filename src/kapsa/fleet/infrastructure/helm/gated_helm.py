@@ -13,9 +13,9 @@ import structlog
 from kapsa.adapters.errors import ExternalError, TimedOut
 from kapsa.adapters.process.limited_process import FinishedProcess, ProcessLimits
 from kapsa.adapters.redaction import printable, redact
-from kapsa.fleet.domain.deployments import ConflictPolicy
 from kapsa.fleet.domain.errors import InvalidInput, UnknownObject
-from kapsa.fleet.domain.releases import HelmStatus, ReleaseRecord, ReleaseRef, latest_record
+from kapsa.fleet.domain.rollout.deployments import ConflictPolicy
+from kapsa.fleet.domain.rollout.releases import HelmStatus, ReleaseRecord, ReleaseRef, latest_record
 from kapsa.fleet.infrastructure.helm.gate import HelmGate
 from kapsa.fleet.infrastructure.helm.gate_session import GateSession
 from kapsa.fleet.infrastructure.helm.history import read_history, secret_name

@@ -12,7 +12,7 @@ from typing import Any
 from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.helm.release_secret import RELEASE_SECRET, HelmRelease, read_release
 from kapsa.adapters.redaction import HIDDEN, printable, redact
-from kapsa.fleet.domain.releases import HelmStatus, ReleaseRecord, ReleaseRef
+from kapsa.fleet.domain.rollout.releases import HelmStatus, ReleaseRecord, ReleaseRef
 from kapsa.runtime import Client, NotFound
 
 __all__ = ["read_history", "secret_name"]

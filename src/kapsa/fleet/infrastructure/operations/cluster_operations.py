@@ -4,7 +4,7 @@ import uuid
 from typing import Protocol
 
 from kapsa.fleet.domain.health import CheckKind, Evidence, HealthCheck, OperatorHealth
-from kapsa.fleet.domain.releases import DEPLOYMENT_LABEL, ReleaseRef
+from kapsa.fleet.domain.rollout.releases import DEPLOYMENT_LABEL, ReleaseRef
 from kapsa.fleet.infrastructure.operations.crds.crd_changes import CrdChanges
 from kapsa.fleet.infrastructure.operations.crds.storage_migration import StorageMigration
 from kapsa.fleet.infrastructure.operations.handover.controllers import (

@@ -8,7 +8,7 @@ import msgspec
 
 from kapsa.adapters.helm.release_secret import RELEASE_SECRET, HelmRelease, read_release
 from kapsa.adapters.manifests.yaml_documents import YamlLimits, load_objects
-from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterRefused
 from kapsa.runtime import Client, ListOptions, NotFound
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from kapsa.fleet.domain.plans import PreflightProblem
+from kapsa.fleet.domain.rollout.plans import PreflightProblem
 from kapsa.runtime import ApiResource, Client, Forbidden, GroupVersionKind, NotFound, UnknownKind
 
 __all__ = ["ClusterKinds", "kind_key", "resolve_kinds"]

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kapsa.adapters.redaction import printable
-from kapsa.fleet.domain.plans import PreflightProblem
-from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.plans import PreflightProblem
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.operations.crds.crd_changes import write_crd
 from kapsa.fleet.infrastructure.operations.crds.crd_plan import CRD, plan_crd
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterRefused

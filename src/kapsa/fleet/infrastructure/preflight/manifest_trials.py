@@ -7,12 +7,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from kapsa.adapters.errors import ExternalError
-from kapsa.fleet.domain.deployments import ConflictPolicy
 from kapsa.fleet.domain.errors import UnknownObject
 from kapsa.fleet.domain.field_paths import without_field
-from kapsa.fleet.domain.inventory import foreign_manager
-from kapsa.fleet.domain.plans import FieldConflict, PreflightProblem
-from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.domain.registry.inventory import foreign_manager
+from kapsa.fleet.domain.rollout.deployments import ConflictPolicy
+from kapsa.fleet.domain.rollout.plans import FieldConflict, PreflightProblem
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.charts.scopes import is_crd
 from kapsa.fleet.infrastructure.clusters.answers import answering
 from kapsa.fleet.infrastructure.clusters.api_versions import read_api_versions

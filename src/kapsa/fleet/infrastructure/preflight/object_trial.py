@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from kapsa.adapters.redaction import printable, redact
-from kapsa.fleet.domain.deployments import ConflictPolicy
 from kapsa.fleet.domain.field_paths import without_field
-from kapsa.fleet.domain.plans import FieldConflict, PreflightProblem
-from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.deployments import ConflictPolicy
+from kapsa.fleet.domain.rollout.plans import FieldConflict, PreflightProblem
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.preflight.field_owners import FieldOwner, field_owners
 from kapsa.runtime import (
     ApiError,

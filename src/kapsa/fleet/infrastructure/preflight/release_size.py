@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from kapsa.adapters.helm.chart_archive import read_archive
-from kapsa.fleet.domain.plans import PreflightProblem
+from kapsa.fleet.domain.rollout.plans import PreflightProblem
 
 __all__ = ["LARGEST_RELEASE", "check_release_size", "release_size"]
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from kapsa.fleet.domain.plans import PreflightProblem
-from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.plans import PreflightProblem
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.runtime import ApiResource, Client, Grant, PolicyRule, missing_rules
 
 __all__ = ["missing_rights"]

@@ -9,7 +9,7 @@ import msgspec
 
 from kapsa.fleet.domain.crds import CrdComparison, summarize
 from kapsa.fleet.domain.errors import InvalidInput
-from kapsa.fleet.domain.plans import CrdChange, LiveVerdict
+from kapsa.fleet.domain.rollout.plans import CrdChange, LiveVerdict
 from kapsa.fleet.orchestrator.crds.documents import compare_documents
 from kapsa.fleet.orchestrator.crds.live_verdict import judge_resources, verdict_line
 from kapsa.fleet.orchestrator.crds.requests import ClusterCrdChange

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from kapsa.fleet.domain.crds import CrdDefinition, parse_crd
-from kapsa.fleet.domain.plans import LiveVerdict
+from kapsa.fleet.domain.rollout.plans import LiveVerdict
 from kapsa.fleet.orchestrator.ports.crds import ResourcesUnreadable
 from kapsa.schemas.defaulting import apply_defaults
 from kapsa.schemas.field_errors import REQUIRED, TYPE_INVALID, FieldError

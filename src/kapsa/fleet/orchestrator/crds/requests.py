@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import msgspec
 
-from kapsa.fleet.domain.clusters import ClusterEnvironment
 from kapsa.fleet.domain.crds import (
     ChangeSeverity,
     CrdComparison,
@@ -15,7 +14,8 @@ from kapsa.fleet.domain.crds import (
     MigrationGuide,
     summarize,
 )
-from kapsa.fleet.domain.plans import LiveVerdict
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
+from kapsa.fleet.domain.rollout.plans import LiveVerdict
 from kapsa.fleet.orchestrator.ports.crds import CrdApproval, CrdOnCluster, CrdRevision
 
 __all__ = [

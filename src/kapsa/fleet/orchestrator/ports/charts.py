@@ -5,7 +5,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from kapsa.fleet.domain.operators import ChartFacts, ChartSource
+from kapsa.fleet.domain.registry.operators import ChartFacts, ChartSource
 
 __all__ = ["ChartCrd", "Charts", "InspectedChart", "RepositoryLogin"]
 

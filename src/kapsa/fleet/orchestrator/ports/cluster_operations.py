@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 
 from kapsa.fleet.domain.health import OperatorHealth
-from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard
 
 __all__ = [

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from kapsa.fleet.domain.clusters import ClusterEnvironment, ClusterHealth, ManagedCluster
-from kapsa.fleet.domain.inventory import ClusterInventory, ForeignManager, InstalledRelease
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment, ClusterHealth, ManagedCluster
+from kapsa.fleet.domain.registry.inventory import ClusterInventory, ForeignManager, InstalledRelease
 from kapsa.fleet.orchestrator.ports.transactions import Connection
 from kapsa.fleet.orchestrator.ports.vault import SealedSecret
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from kapsa.fleet.domain.clusters import ClusterEnvironment
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
 from kapsa.fleet.orchestrator.ports.charts import ChartCrd
 from kapsa.fleet.orchestrator.ports.transactions import Connection
 

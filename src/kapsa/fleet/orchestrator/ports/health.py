@@ -9,7 +9,7 @@ import msgspec
 
 from kapsa.fleet.domain.health import OperatorHealth
 from kapsa.fleet.domain.health.memory import HealthMemory, ResourceBaseline
-from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.orchestrator.ports.transactions import Connection
 
 __all__ = ["ClusterHealthSweeper", "HealthStore", "ReleaseOrigin", "StoredReading", "SweepClaim"]

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from kapsa.fleet.domain.deployments import ConflictPolicy
-from kapsa.fleet.domain.releases import ReleaseRecord, ReleaseRef
+from kapsa.fleet.domain.rollout.deployments import ConflictPolicy
+from kapsa.fleet.domain.rollout.releases import ReleaseRecord, ReleaseRef
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard
 
 __all__ = ["HelmFailed", "HelmInterrupted", "HelmRefused", "HelmReleases", "ReleaseError", "UpgradeRequest"]

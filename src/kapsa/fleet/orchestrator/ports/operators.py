@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from kapsa.fleet.domain.operators import ManagedOperator, OperatorVersion
+from kapsa.fleet.domain.registry.operators import ManagedOperator, OperatorVersion
 from kapsa.fleet.orchestrator.ports.charts import ChartCrd
 from kapsa.fleet.orchestrator.ports.transactions import Connection
 from kapsa.fleet.orchestrator.ports.vault import SealedSecret

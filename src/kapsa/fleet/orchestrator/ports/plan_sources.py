@@ -6,12 +6,12 @@ from typing import Any, Protocol
 
 import msgspec
 
-from kapsa.fleet.domain.clusters import ManagedCluster
-from kapsa.fleet.domain.deployments import ConflictPolicy
 from kapsa.fleet.domain.errors import InvalidInput
-from kapsa.fleet.domain.operators import ManagedOperator, OperatorVersion
-from kapsa.fleet.domain.plans import CrdChange, FieldConflict, LiveVerdict, PreflightProblem
-from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.domain.registry.clusters import ManagedCluster
+from kapsa.fleet.domain.registry.operators import ManagedOperator, OperatorVersion
+from kapsa.fleet.domain.rollout.deployments import ConflictPolicy
+from kapsa.fleet.domain.rollout.plans import CrdChange, FieldConflict, LiveVerdict, PreflightProblem
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.orchestrator.ports.transactions import Connection
 
 __all__ = [

@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from kapsa.fleet.domain.approvals import ApprovalRequest, ApprovalState
-from kapsa.fleet.domain.deployments import DeploymentPhase, RolloutEvent, VersionDeployment
-from kapsa.fleet.domain.plans import RolloutPlan
-from kapsa.fleet.domain.releases import ReleaseRef
-from kapsa.fleet.domain.targets import RolloutTarget, TargetGoal
+from kapsa.fleet.domain.rollout.approvals import ApprovalRequest, ApprovalState
+from kapsa.fleet.domain.rollout.deployments import DeploymentPhase, RolloutEvent, VersionDeployment
+from kapsa.fleet.domain.rollout.plans import RolloutPlan
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetGoal
 from kapsa.fleet.orchestrator.ports.leases import LeaseError
 from kapsa.fleet.orchestrator.ports.transactions import Connection
 

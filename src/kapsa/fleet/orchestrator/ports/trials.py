@@ -6,9 +6,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from kapsa.fleet.domain.deployments import ConflictPolicy
-from kapsa.fleet.domain.plans import FieldConflict, PreflightProblem
-from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.deployments import ConflictPolicy
+from kapsa.fleet.domain.rollout.plans import FieldConflict, PreflightProblem
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
 
 __all__ = ["PresentRelease", "ReleaseTrials", "TrialReport", "TrialRequest"]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from kapsa.fleet.domain.clusters import ManagedCluster
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput, StateConflict, UnknownObject
-from kapsa.fleet.domain.operators import ManagedOperator, OperatorVersion
 from kapsa.fleet.domain.principals import Principal
+from kapsa.fleet.domain.registry.clusters import ManagedCluster
+from kapsa.fleet.domain.registry.operators import ManagedOperator, OperatorVersion
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
 from kapsa.fleet.orchestrator.ports.charts import Charts
 from kapsa.fleet.orchestrator.ports.clusters import (

@@ -6,7 +6,7 @@ The upload is opened only to bootstrap again when no token is left, and each ope
 import random
 from datetime import datetime, timedelta
 
-from kapsa.fleet.domain.clusters import ManagedCluster
+from kapsa.fleet.domain.registry.clusters import ManagedCluster
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
 from kapsa.fleet.orchestrator.ports.clusters import (
     ClusterCredential,

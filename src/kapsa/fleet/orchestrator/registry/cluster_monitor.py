@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from kapsa.fleet.domain.clusters import ClusterCondition, ClusterHealth, ManagedCluster
 from kapsa.fleet.domain.errors import InvalidInput
+from kapsa.fleet.domain.registry.clusters import ClusterCondition, ClusterHealth, ManagedCluster
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
 from kapsa.fleet.orchestrator.ports.clusters import (
     CheckClaim,

@@ -6,11 +6,16 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from kapsa.fleet.domain.clusters import ClusterCondition, ClusterEnvironment, ClusterHealth, ManagedCluster
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput, NotAllowed, StateConflict, UnknownObject
-from kapsa.fleet.domain.inventory import ClusterInventory
 from kapsa.fleet.domain.principals import Principal, Role
-from kapsa.fleet.domain.windows import ChangeFreeze, MaintenanceWindow, check_windows
+from kapsa.fleet.domain.registry.clusters import (
+    ClusterCondition,
+    ClusterEnvironment,
+    ClusterHealth,
+    ManagedCluster,
+)
+from kapsa.fleet.domain.registry.inventory import ClusterInventory
+from kapsa.fleet.domain.registry.windows import ChangeFreeze, MaintenanceWindow, check_windows
 from kapsa.fleet.orchestrator.cursors import DEFAULT_LIMIT, check_limit, decode_cursor, page_of
 from kapsa.fleet.orchestrator.pages import Page
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail

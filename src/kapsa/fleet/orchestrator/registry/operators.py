@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from kapsa.fleet.domain.clusters import ClusterEnvironment
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput, NotAllowed, StateConflict, UnknownObject
-from kapsa.fleet.domain.operators import (
+from kapsa.fleet.domain.principals import Principal, Role
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
+from kapsa.fleet.domain.registry.operators import (
     ChartSource,
     HttpChart,
     ManagedOperator,
@@ -18,7 +19,6 @@ from kapsa.fleet.domain.operators import (
     OperatorVersion,
     UploadedChart,
 )
-from kapsa.fleet.domain.principals import Principal, Role
 from kapsa.fleet.domain.values import leaf_paths, masked, merge_values
 from kapsa.fleet.domain.versions import is_version, version_order
 from kapsa.fleet.orchestrator.cursors import DEFAULT_LIMIT, check_limit, decode_cursor, page_of

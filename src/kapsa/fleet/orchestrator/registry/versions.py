@@ -1,8 +1,8 @@
 """Versions of registered objects: a change that is based on an older one must not undo a newer one."""
 
-from kapsa.fleet.domain.clusters import ManagedCluster
 from kapsa.fleet.domain.errors import StateConflict, VersionMismatch
-from kapsa.fleet.domain.operators import ManagedOperator
+from kapsa.fleet.domain.registry.clusters import ManagedCluster
+from kapsa.fleet.domain.registry.operators import ManagedOperator
 
 __all__ = ["changed_meanwhile", "check_version"]
 

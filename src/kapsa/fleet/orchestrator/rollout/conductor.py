@@ -6,10 +6,15 @@ from typing import Any
 import msgspec
 import structlog
 
-from kapsa.fleet.domain.deployments import DeploymentPhase, RolloutEvent, VersionDeployment, check_phase
 from kapsa.fleet.domain.errors import InvalidInput
-from kapsa.fleet.domain.rollouts import RolloutCourse, steer
-from kapsa.fleet.domain.targets import RolloutTarget, TargetGoal, TargetStep, check_step
+from kapsa.fleet.domain.rollout.deployments import (
+    DeploymentPhase,
+    RolloutEvent,
+    VersionDeployment,
+    check_phase,
+)
+from kapsa.fleet.domain.rollout.rollouts import RolloutCourse, steer
+from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetGoal, TargetStep, check_step
 from kapsa.fleet.orchestrator.approval_requests import ApprovalDesk
 from kapsa.fleet.orchestrator.planner import PlannedRollout, PlanRequest, RolloutPlanner
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable

@@ -2,9 +2,9 @@
 
 import uuid
 
-from kapsa.fleet.domain.clusters import ManagedCluster
-from kapsa.fleet.domain.deployments import VersionDeployment
-from kapsa.fleet.domain.targets import RolloutTarget, TargetState, TargetStep
+from kapsa.fleet.domain.registry.clusters import ManagedCluster
+from kapsa.fleet.domain.rollout.deployments import VersionDeployment
+from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetState, TargetStep
 from kapsa.fleet.orchestrator.planner import PlanRequest
 from kapsa.fleet.orchestrator.ports.plan_sources import FleetRegistry
 from kapsa.fleet.orchestrator.ports.rollouts import OperatorInstallation, ReleaseBundle, RolloutStore

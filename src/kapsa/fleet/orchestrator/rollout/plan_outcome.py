@@ -4,9 +4,9 @@ from datetime import datetime
 
 import msgspec
 
-from kapsa.fleet.domain.deployments import DeploymentPhase, VersionDeployment
-from kapsa.fleet.domain.plans import RolloutPlan, plan_digest
-from kapsa.fleet.domain.targets import TargetStep
+from kapsa.fleet.domain.rollout.deployments import DeploymentPhase, VersionDeployment
+from kapsa.fleet.domain.rollout.plans import RolloutPlan, plan_digest
+from kapsa.fleet.domain.rollout.targets import TargetStep
 from kapsa.fleet.orchestrator.approval_requests import ApprovalDesk
 from kapsa.fleet.orchestrator.planner import PlannedRollout
 from kapsa.fleet.orchestrator.ports.plan_sources import FleetRegistry

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import msgspec
 
-from kapsa.fleet.domain.approvals import ApprovalPolicy
+from kapsa.fleet.domain.rollout.approvals import ApprovalPolicy
 
 __all__ = ["EngineSettings"]
 

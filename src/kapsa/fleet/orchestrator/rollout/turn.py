@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
-from kapsa.fleet.domain.clusters import ManagedCluster
-from kapsa.fleet.domain.deployments import VersionDeployment
-from kapsa.fleet.domain.releases import ReleaseIntent, ReleaseRef
-from kapsa.fleet.domain.strategies import BlueGreenStrategy, RolloutStage
-from kapsa.fleet.domain.targets import RolloutTarget, TargetState, TargetStep
+from kapsa.fleet.domain.registry.clusters import ManagedCluster
+from kapsa.fleet.domain.rollout.deployments import VersionDeployment
+from kapsa.fleet.domain.rollout.releases import ReleaseIntent, ReleaseRef
+from kapsa.fleet.domain.rollout.strategies import BlueGreenStrategy, RolloutStage
+from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetState, TargetStep
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterOperations
 from kapsa.fleet.orchestrator.ports.helm import HelmReleases
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Mapping
 import msgspec
 import structlog
 
-from kapsa.fleet.domain.deployments import OfflinePolicy, RolloutEvent
-from kapsa.fleet.domain.targets import RolloutTarget, TargetGoal, TargetState, TargetStep, check_step
+from kapsa.fleet.domain.rollout.deployments import OfflinePolicy, RolloutEvent
+from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetGoal, TargetState, TargetStep, check_step
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone, ClusterNotReady, ClusterRefused
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard, LeaseLost

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.operations.crds.crd_record import (
     KEEP,
     RECORD,

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.operations.crds.superset import storage_version, version_names
 
 __all__ = ["KEEP", "RECORD", "CrdRecord", "CrdState", "no_conversion", "read_record", "state_of_spec"]

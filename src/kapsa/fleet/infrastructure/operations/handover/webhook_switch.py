@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.operations.crds.crd_changes import detach, patch_crd
 from kapsa.fleet.infrastructure.operations.crds.crd_plan import CRD, plan_switch
 from kapsa.fleet.infrastructure.operations.crds.crd_record import read_record

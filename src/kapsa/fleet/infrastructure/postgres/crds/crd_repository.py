@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Select, Text, cast, column, func, select, 
 from sqlalchemy.dialects.postgresql import JSONB, distinct_on, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from kapsa.fleet.domain.clusters import ClusterEnvironment, ClusterHealth
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment, ClusterHealth
 from kapsa.fleet.infrastructure.postgres.tables.crds import crd_approval, crd_upload
 from kapsa.fleet.infrastructure.postgres.tables.registry import (
     cluster,

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from kapsa.fleet.domain.health import OperatorHealth
 from kapsa.fleet.domain.health.memory import HealthMemory, ResourceBaseline
-from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.postgres.tables.health import cluster_sweep, health_baseline, release_reading
 from kapsa.fleet.infrastructure.postgres.tables.metadata import NOW
 from kapsa.fleet.infrastructure.postgres.tables.registry import (

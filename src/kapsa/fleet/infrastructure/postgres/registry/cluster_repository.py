@@ -11,9 +11,9 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from kapsa.fleet.domain.clusters import ClusterEnvironment, ClusterHealth, ManagedCluster
-from kapsa.fleet.domain.inventory import ClusterInventory
-from kapsa.fleet.domain.windows import ChangeFreeze, MaintenanceWindow
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment, ClusterHealth, ManagedCluster
+from kapsa.fleet.domain.registry.inventory import ClusterInventory
+from kapsa.fleet.domain.registry.windows import ChangeFreeze, MaintenanceWindow
 from kapsa.fleet.infrastructure.postgres.tables.metadata import NOW
 from kapsa.fleet.infrastructure.postgres.tables.registry import (
     cluster,

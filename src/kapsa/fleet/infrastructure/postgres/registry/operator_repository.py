@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import distinct_on, insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from kapsa.fleet.domain.operators import ChartFacts, ChartSource, ManagedOperator, OperatorVersion
+from kapsa.fleet.domain.registry.operators import ChartFacts, ChartSource, ManagedOperator, OperatorVersion
 from kapsa.fleet.domain.versions import version_order
 from kapsa.fleet.infrastructure.postgres.tables.registry import (
     chart_archive,

@@ -5,8 +5,8 @@ import uuid
 from sqlalchemy import update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from kapsa.fleet.domain.clusters import ManagedCluster
-from kapsa.fleet.domain.operators import ManagedOperator, OperatorVersion
+from kapsa.fleet.domain.registry.clusters import ManagedCluster
+from kapsa.fleet.domain.registry.operators import ManagedOperator, OperatorVersion
 from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import PostgresClusters
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
 from kapsa.fleet.infrastructure.postgres.tables.registry import operator_version

@@ -8,7 +8,7 @@ import msgspec
 from sqlalchemy import insert, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from kapsa.fleet.domain.approvals import ApprovalRequest, ApprovalState
+from kapsa.fleet.domain.rollout.approvals import ApprovalRequest, ApprovalState
 from kapsa.fleet.infrastructure.postgres.tables.rollouts import approval
 
 __all__ = ["PostgresApprovals"]

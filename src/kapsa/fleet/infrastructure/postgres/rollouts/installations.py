@@ -6,7 +6,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from kapsa.fleet.domain.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.postgres.tables.metadata import NOW
 from kapsa.fleet.infrastructure.postgres.tables.registry import cluster_operator, operator_version
 from kapsa.fleet.infrastructure.postgres.tables.rollouts import installation

@@ -7,7 +7,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from kapsa.fleet.domain.plans import RolloutPlan
+from kapsa.fleet.domain.rollout.plans import RolloutPlan
 from kapsa.fleet.infrastructure.postgres.tables.rollouts import deployment_bundle, deployment_plan
 from kapsa.fleet.orchestrator.ports.rollouts import ReleaseBundle
 from kapsa.fleet.orchestrator.ports.vault import KeyVault

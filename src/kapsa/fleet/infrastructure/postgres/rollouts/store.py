@@ -13,15 +13,15 @@ from sqlalchemy import case, exists, func, insert, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from kapsa.fleet.domain.deployments import (
+from kapsa.fleet.domain.errors import StateConflict, UnknownObject
+from kapsa.fleet.domain.rollout.deployments import (
     RUNNING_PHASES,
     DeploymentPhase,
     RolloutEvent,
     VersionDeployment,
 )
-from kapsa.fleet.domain.errors import StateConflict, UnknownObject
-from kapsa.fleet.domain.plans import RolloutPlan
-from kapsa.fleet.domain.targets import RolloutTarget, TargetGoal
+from kapsa.fleet.domain.rollout.plans import RolloutPlan
+from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetGoal
 from kapsa.fleet.infrastructure.postgres.rollouts.claims import claim_rows, next_due, renew_lease
 from kapsa.fleet.infrastructure.postgres.rollouts.installations import InstallationRows
 from kapsa.fleet.infrastructure.postgres.rollouts.plans import PlanRows

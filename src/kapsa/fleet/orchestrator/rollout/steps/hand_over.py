@@ -1,8 +1,8 @@
 """The hand-over of blue-green, and its reverse: one controller stops before the other starts."""
 
 from kapsa.fleet.domain.health import GateProgress
-from kapsa.fleet.domain.releases import ReleaseRef
-from kapsa.fleet.domain.targets import RolloutTarget, TargetState, TargetStep
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetState, TargetStep
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterNotReady
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices, ClusterTurn
 

@@ -1,14 +1,14 @@
 """Before a cluster is changed: its maintenance window, its present release, and the intent."""
 
-from kapsa.fleet.domain.releases import (
+from kapsa.fleet.domain.registry.windows import judge_windows
+from kapsa.fleet.domain.rollout.releases import (
     HelmStatus,
     IntentMatch,
     ReleaseRecord,
     latest_record,
     match_upgrade,
 )
-from kapsa.fleet.domain.targets import RolloutTarget, TargetStep
-from kapsa.fleet.domain.windows import judge_windows
+from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetStep
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices, ClusterTurn
 
 __all__ = ["prepare"]

@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from kapsa.fleet.domain.releases import IntentMatch, latest_record, match_uninstall
-from kapsa.fleet.domain.targets import RolloutTarget, TargetStep
+from kapsa.fleet.domain.rollout.releases import IntentMatch, latest_record, match_uninstall
+from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetStep
 from kapsa.fleet.orchestrator.ports.helm import HelmFailed, HelmInterrupted
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices, ClusterTurn
 

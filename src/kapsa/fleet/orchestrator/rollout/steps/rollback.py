@@ -1,7 +1,7 @@
 """The way back: the intent of the rollback, Helm's rollback, and the removal of a first install."""
 
 from kapsa.fleet.domain.health import GateProgress
-from kapsa.fleet.domain.releases import (
+from kapsa.fleet.domain.rollout.releases import (
     DEPLOYMENT_LABEL,
     IntentMatch,
     ReleaseIntent,
@@ -11,7 +11,7 @@ from kapsa.fleet.domain.releases import (
     match_rollback,
     match_uninstall,
 )
-from kapsa.fleet.domain.targets import RolloutTarget, TargetStep
+from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetStep
 from kapsa.fleet.orchestrator.ports.helm import HelmFailed, HelmInterrupted, HelmRefused
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices, ClusterTurn
 

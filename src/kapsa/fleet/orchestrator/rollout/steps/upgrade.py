@@ -4,8 +4,8 @@ import asyncio
 import hashlib
 
 from kapsa.fleet.domain.health import GateProgress
-from kapsa.fleet.domain.releases import IntentMatch, ReleaseIntent, match_upgrade
-from kapsa.fleet.domain.targets import RolloutTarget, TargetStep
+from kapsa.fleet.domain.rollout.releases import IntentMatch, ReleaseIntent, match_upgrade
+from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetStep
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterNotReady, ClusterRefused, CrdRequest
 from kapsa.fleet.orchestrator.ports.helm import HelmFailed, HelmInterrupted, HelmRefused, UpgradeRequest
 from kapsa.fleet.orchestrator.rollout.approved_manifest import without_crds

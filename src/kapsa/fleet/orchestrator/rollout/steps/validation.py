@@ -14,8 +14,8 @@ from kapsa.fleet.domain.health import (
     record_check,
     record_unknown,
 )
-from kapsa.fleet.domain.releases import ReleaseRef
-from kapsa.fleet.domain.targets import RolloutTarget, TargetStep
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetStep
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices, ClusterTurn
 

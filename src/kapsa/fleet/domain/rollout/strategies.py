@@ -14,9 +14,9 @@ from typing import Annotated
 
 import msgspec
 
-from kapsa.fleet.domain.clusters import ClusterEnvironment
 from kapsa.fleet.domain.durations import check_duration
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
 
 __all__ = [
     "BlueGreenStrategy",

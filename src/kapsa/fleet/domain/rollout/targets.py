@@ -11,10 +11,10 @@ from datetime import datetime
 
 import msgspec
 
-from kapsa.fleet.domain.clusters import ClusterEnvironment
 from kapsa.fleet.domain.errors import StateConflict
 from kapsa.fleet.domain.health import GateProgress
-from kapsa.fleet.domain.releases import ReleaseIntent, ReleaseRef
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
+from kapsa.fleet.domain.rollout.releases import ReleaseIntent, ReleaseRef
 
 __all__ = [
     "STEP_STATES",

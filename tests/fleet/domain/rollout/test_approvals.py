@@ -6,7 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from kapsa.fleet.domain.approvals import (
+from kapsa.fleet.domain.errors import NotAllowed, StateConflict
+from kapsa.fleet.domain.principals import Principal, Role
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
+from kapsa.fleet.domain.rollout.approvals import (
     APPROVAL_TRANSITIONS,
     ApprovalKind,
     ApprovalPolicy,
@@ -17,10 +20,7 @@ from kapsa.fleet.domain.approvals import (
     outdated,
     required_approvals,
 )
-from kapsa.fleet.domain.clusters import ClusterEnvironment
-from kapsa.fleet.domain.errors import NotAllowed, StateConflict
-from kapsa.fleet.domain.plans import CrdChange
-from kapsa.fleet.domain.principals import Principal, Role
+from kapsa.fleet.domain.rollout.plans import CrdChange
 from tests.fleet.examples import (
     ADMIN,
     DEPLOYER,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.fleet.domain.inventory import foreign_manager
+from kapsa.fleet.domain.registry.inventory import foreign_manager
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kapsa.fleet.domain.deployments import DeploymentPhase, VersionDeployment
-from kapsa.fleet.domain.strategies import RolloutStage
-from kapsa.fleet.domain.targets import RolloutTarget, TargetGoal, TargetState, TargetStep
+from kapsa.fleet.domain.rollout.deployments import DeploymentPhase, VersionDeployment
+from kapsa.fleet.domain.rollout.strategies import RolloutStage
+from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetGoal, TargetState, TargetStep
 
 __all__ = ["RolloutCourse", "steer"]
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from kapsa.fleet.domain.windows import ChangeFreeze, MaintenanceWindow
+from kapsa.fleet.domain.registry.windows import ChangeFreeze, MaintenanceWindow
 
 __all__ = ["ClusterCondition", "ClusterEnvironment", "ClusterHealth", "ManagedCluster"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kapsa.fleet.domain.releases import (
+from kapsa.fleet.domain.rollout.releases import (
     HelmStatus,
     IntentMatch,
     ReleaseIntent,

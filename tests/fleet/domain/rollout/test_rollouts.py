@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from kapsa.fleet.domain.deployments import PHASE_TRANSITIONS, DeploymentPhase, check_phase
 from kapsa.fleet.domain.errors import StateConflict
 from kapsa.fleet.domain.health import GateProgress
-from kapsa.fleet.domain.releases import ReleaseRef
-from kapsa.fleet.domain.rollouts import RolloutCourse, steer
-from kapsa.fleet.domain.strategies import (
+from kapsa.fleet.domain.rollout.deployments import PHASE_TRANSITIONS, DeploymentPhase, check_phase
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.rollouts import RolloutCourse, steer
+from kapsa.fleet.domain.rollout.strategies import (
     BlueGreenStrategy,
     CanaryStrategy,
     DirectStrategy,
@@ -23,7 +23,7 @@ from kapsa.fleet.domain.strategies import (
     StageTarget,
     stages,
 )
-from kapsa.fleet.domain.targets import (
+from kapsa.fleet.domain.rollout.targets import (
     STEP_STATES,
     STEP_TRANSITIONS,
     RolloutTarget,

@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from kapsa.fleet.domain.clusters import ClusterEnvironment
 from kapsa.fleet.domain.errors import NotAllowed, StateConflict
-from kapsa.fleet.domain.plans import ClusterPlan, RolloutPlan
 from kapsa.fleet.domain.principals import Principal, Role
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
+from kapsa.fleet.domain.rollout.plans import ClusterPlan, RolloutPlan
 
 __all__ = [
     "APPROVAL_TRANSITIONS",

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from kapsa.fleet.domain.clusters import ClusterEnvironment
-from kapsa.fleet.domain.deployments import ConflictPolicy, OfflinePolicy
-from kapsa.fleet.domain.releases import ReleaseRef
-from kapsa.fleet.domain.strategies import RolloutStage, RolloutStrategy
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
+from kapsa.fleet.domain.rollout.deployments import ConflictPolicy, OfflinePolicy
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.strategies import RolloutStage, RolloutStrategy
 from kapsa.fleet.domain.values import canonical_json
 
 __all__ = [

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from kapsa.fleet.domain.errors import StateConflict
-from kapsa.fleet.domain.strategies import RolloutStage, RolloutStrategy
+from kapsa.fleet.domain.rollout.strategies import RolloutStage, RolloutStrategy
 
 __all__ = [
     "ACTIVE_PHASES",

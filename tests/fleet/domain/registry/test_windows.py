@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kapsa.fleet.domain.errors import InvalidInput
-from kapsa.fleet.domain.windows import ChangeFreeze, MaintenanceWindow, Weekday, check_windows, judge_windows
+from kapsa.fleet.domain.registry.windows import (
+    ChangeFreeze,
+    MaintenanceWindow,
+    Weekday,
+    check_windows,
+    judge_windows,
+)
 
 MONDAY_NOON = datetime(2027, 1, 4, 12, 0, tzinfo=UTC)
 SUNDAY_NIGHT = MaintenanceWindow((Weekday.SUNDAY,), "22:00", timedelta(hours=4))

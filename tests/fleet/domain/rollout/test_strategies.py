@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapsa.fleet.domain.clusters import ClusterEnvironment
 from kapsa.fleet.domain.errors import InvalidInput
-from kapsa.fleet.domain.strategies import (
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
+from kapsa.fleet.domain.rollout.strategies import (
     BlueGreenStrategy,
     CanaryStrategy,
     DirectStrategy,

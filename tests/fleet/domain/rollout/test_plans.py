@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from kapsa.fleet.domain.clusters import ClusterEnvironment
-from kapsa.fleet.domain.deployments import ConflictPolicy, OfflinePolicy
-from kapsa.fleet.domain.plans import (
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
+from kapsa.fleet.domain.rollout.deployments import ConflictPolicy, OfflinePolicy
+from kapsa.fleet.domain.rollout.plans import (
     CrdChange,
     FieldConflict,
     LiveVerdict,
@@ -18,8 +18,8 @@ from kapsa.fleet.domain.plans import (
     RejectedShare,
     plan_digest,
 )
-from kapsa.fleet.domain.releases import ReleaseRef
-from kapsa.fleet.domain.strategies import CanaryStrategy
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.strategies import CanaryStrategy
 from tests.fleet.examples import cluster_plan, rollout_plan
 
 CHANGE = CrdChange("certs.example.com", "warning", ("warning EnumAdded spec.a",), one_way=False)
