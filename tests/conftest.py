@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from random import Random
 from typing import Any
 
@@ -98,6 +98,20 @@ def _runs_on_real(item: pytest.Item) -> bool:
     """Return whether a test uses the engine under test, and no virtual clock, which the real one lacks."""
     uses_engine = item.get_closest_marker("real") is not None or "engine" in getattr(item, "fixturenames", ())
     return uses_engine and item.get_closest_marker("virtual_time") is None
+
+
+CAPTURED = 4000
+"""Characters of a failed test's output that its report shows."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keep the end of what a test printed: the log of a minute would bury the failure."""
+    report = yield
+    report.sections = [
+        (name, text if len(text) <= CAPTURED else f"[...]\n{text[-CAPTURED:]}") for name, text in report.sections
+    ]
+    return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
