@@ -261,7 +261,9 @@ class FakeClusters:
             if chart_digest in cluster.crds:
                 cluster.crds.remove(chart_digest)
 
-    async def record_baseline(self, cluster_id: uuid.UUID, operator_id: uuid.UUID, chart_digest: str) -> None:
+    async def record_baseline(
+        self, cluster_id: uuid.UUID, operator_id: uuid.UUID, chart_digest: str, live: ReleaseRef
+    ) -> None:
         async with self.interrupt("record_baseline"):
             await self._reach(cluster_id, "record_baseline")
 

@@ -21,7 +21,7 @@ from kapsa.fleet.domain.health import (
 )
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.runtime.testing import Sample
-from tests.fleet.infrastructure.health.operator_fixture import CLUSTER, DIGEST, OperatorFixture
+from tests.fleet.infrastructure.health.operator_fixture import CLUSTER, DIGEST, RELEASE, OperatorFixture
 from tests.fleet.infrastructure.health.webhook_server import WebhookServer
 from tests.fleet.rollout_harness import OPERATOR_ID
 
@@ -102,7 +102,7 @@ async def _roll_out(
     assert faults is not None
     faults.clear()
     operator.cluster.workloads.delay(ready=trouble.start)
-    await operator.observer.record_baseline(CLUSTER, OPERATOR_ID, DIGEST)
+    await operator.observer.record_baseline(CLUSTER, OPERATOR_ID, DIGEST, RELEASE)
     await operator.install(webhooks.configuration(), image=f"widget:{revision}", revision=revision)
     await operator.reconcile(*WIDGETS[: trouble.slow_resources], ready="False")
     rules = [faults.add(FaultRule(action=BUSY, nth=nth, times=times)) for nth, times in trouble.busy]

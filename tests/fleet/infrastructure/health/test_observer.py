@@ -11,7 +11,7 @@ from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.runtime import NoResponse
 from tests.eventually import eventually
-from tests.fleet.infrastructure.health.operator_fixture import CLUSTER, DIGEST, KIND, OperatorFixture
+from tests.fleet.infrastructure.health.operator_fixture import CLUSTER, DIGEST, KIND, RELEASE, OperatorFixture
 from tests.fleet.rollout_harness import OPERATOR_ID
 
 H, F, U = Evidence.HEALTHY, Evidence.FAILING, Evidence.UNKNOWN
@@ -98,6 +98,22 @@ async def test_a_controller_that_stops_renewing_its_lease_fails(operator: Operat
     assert (last.evidence, last.reason) == (F, "LeaseNotRenewed")
 
 
+async def test_a_new_version_that_never_takes_the_lease_fails_although_no_sweep_saw_it_held(
+    operator: OperatorFixture,
+) -> None:
+    await operator.install()
+    await operator.ready()
+    await operator.renew_lease()
+    await operator.observer.record_baseline(CLUSTER, OPERATOR_ID, DIGEST, RELEASE)
+    await operator.renew_lease(holder="nobody")
+    await operator.install(image="widget:3", revision=3)
+    await operator.ready()
+    for _ in range(3):
+        last = check_of(await operator.observe(), CheckKind.LEASE)
+        operator.pass_time(30)
+    assert (last.evidence, last.reason) == (F, "LeaseNotRenewed")
+
+
 async def test_a_tenth_of_the_resources_newly_broken_fails_and_what_was_broken_before_does_not(
     operator: OperatorFixture,
 ) -> None:
@@ -105,7 +121,7 @@ async def test_a_tenth_of_the_resources_newly_broken_fails_and_what_was_broken_b
     await operator.create_widgets(20)
     await operator.reconcile(*WIDGETS[:15])
     await operator.reconcile(*WIDGETS[15:], ready="False")
-    await operator.observer.record_baseline(CLUSTER, OPERATOR_ID, DIGEST)
+    await operator.observer.record_baseline(CLUSTER, OPERATOR_ID, DIGEST, RELEASE)
     await operator.install()
     assert (await operator.settle()).evidence is H
     await operator.reconcile("w0", "w1", ready="False")

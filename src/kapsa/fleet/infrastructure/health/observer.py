@@ -1,7 +1,7 @@
 """The observer: reads the health of operators from their clusters, judges it, and stores each reading.
 
 observer = OperatorObserver(clients.client, database, PostgresHealth(), audit)
-await observer.record_baseline(cluster_id, operator_id, chart_digest)     # before an upgrade
+await observer.record_baseline(cluster_id, operator_id, chart_digest, live)   # before an upgrade
 health = await observer.observe(cluster_id, ReleaseRef("cert-manager", "operators"))
 await observer.sweep(cluster_id)                                          # all operators, in the background
 """
@@ -71,12 +71,19 @@ class OperatorObserver:
         async with self._reading(cluster_id, "operator.observe", str(release)) as reading:
             return await self._read(reading, cluster_id, release, relative=True)
 
-    async def record_baseline(self, cluster_id: uuid.UUID, operator_id: uuid.UUID, chart_digest: str) -> None:
-        """Store which resources are not current now, before a chart is applied: they do not count against it."""
+    async def record_baseline(
+        self, cluster_id: uuid.UUID, operator_id: uuid.UUID, chart_digest: str, live: ReleaseRef
+    ) -> None:
+        """Store what an upgrade is compared with, before it.
+
+        Resources that are not current now do not count against it. Leases that the live release holds now must be
+        renewed after it: without this reading, one that no sweep has seen yet would not be missed.
+        """
         async with self._transactions.transaction() as connection:
             origin = await self._store.chart_origin(connection, operator_id, chart_digest)
         async with self._reading(cluster_id, "operator.baseline", str(operator_id)) as reading:
             kinds = await reading.facts.kinds(await reading.facts.definitions(origin.crds))
+            await self._read(reading, cluster_id, live, relative=False)
         async with self._transactions.transaction() as connection:
             baseline = baseline_of(kinds, reading.now)
             await self._store.put_baseline(connection, cluster_id, operator_id, baseline)

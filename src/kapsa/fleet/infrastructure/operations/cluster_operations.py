@@ -33,8 +33,10 @@ class HealthObserver(Protocol):
         """Sweep a cluster now, and return the health of the operator that a release runs."""
         ...
 
-    async def record_baseline(self, cluster_id: uuid.UUID, operator_id: uuid.UUID, chart_digest: str) -> None:
-        """Store which resources are not current now, before a chart is applied."""
+    async def record_baseline(
+        self, cluster_id: uuid.UUID, operator_id: uuid.UUID, chart_digest: str, live: ReleaseRef
+    ) -> None:
+        """Store what an upgrade is compared with, before it: resources that are not current, and the Leases in use."""
         ...
 
 
@@ -79,9 +81,11 @@ class ManagedClusterOperations:
         """Sweep the cluster now, and return the health of the operator that a release runs."""
         return await self._observer.observe(cluster_id, release)
 
-    async def record_baseline(self, cluster_id: uuid.UUID, operator_id: uuid.UUID, chart_digest: str) -> None:
-        """Store which resources are not current now, before a chart is applied: they do not count against it."""
-        await self._observer.record_baseline(cluster_id, operator_id, chart_digest)
+    async def record_baseline(
+        self, cluster_id: uuid.UUID, operator_id: uuid.UUID, chart_digest: str, live: ReleaseRef
+    ) -> None:
+        """Store what an upgrade is compared with, before it: resources that are not current, and the Leases in use."""
+        await self._observer.record_baseline(cluster_id, operator_id, chart_digest, live)
 
     async def validate_idle(self, cluster_id: uuid.UUID, release: ReleaseRef) -> OperatorHealth:
         """Return evidence about a release at zero replicas: dry runs, images, rights."""

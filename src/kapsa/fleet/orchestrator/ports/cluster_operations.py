@@ -77,8 +77,10 @@ class ClusterOperations(Protocol):
         """Return conversion and storage flag of the CRDs of a chart to what they were. Nothing is removed."""
         ...
 
-    async def record_baseline(self, cluster_id: uuid.UUID, operator_id: uuid.UUID, chart_digest: str) -> None:
-        """Record which custom resources of a chart fail now, before it is applied: they do not count against it."""
+    async def record_baseline(
+        self, cluster_id: uuid.UUID, operator_id: uuid.UUID, chart_digest: str, live: ReleaseRef
+    ) -> None:
+        """Record what an upgrade is compared with, before it: custom resources that fail, and the Leases in use."""
         ...
 
     async def observe(self, cluster_id: uuid.UUID, release: ReleaseRef) -> OperatorHealth:

@@ -33,7 +33,7 @@ async def prepare(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget
     prepared = _intent(turn, live, history)
     if prepared.intent is not None and turn.checks_health and not target.changed:
         digest = turn.deployment.chart_digest
-        await services.clusters.record_baseline(target.cluster_id, target.operator_id, digest)
+        await services.clusters.record_baseline(target.cluster_id, target.operator_id, digest, target.live)
     return prepared
 
 
