@@ -109,7 +109,8 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     """Keep the end of what a test printed: the log of a minute would bury the failure."""
     report = yield
     report.sections = [
-        (name, text if len(text) <= CAPTURED else f"[...]\n{text[-CAPTURED:]}") for name, text in report.sections
+        (name, text if len(text) <= CAPTURED else f"[...]\n{text[-CAPTURED:]}")
+        for name, text in report.sections
     ]
     return report
 
