@@ -1,1 +1,1 @@
-"""What is registered: operators with their versions, and clusters with their inventory and the times of change."""
+"""The registry: operators with their versions, and clusters with their inventory and the times of change."""
