@@ -6,13 +6,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from sqlalchemy import delete, func, select, text, update
+from sqlalchemy import delete, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from kapsa.fleet.domain.health import OperatorHealth
 from kapsa.fleet.domain.health.memory import HealthMemory, ResourceBaseline
 from kapsa.fleet.domain.rollout.releases import ReleaseRef
+from kapsa.fleet.infrastructure.postgres.due_rows import DueRows
 from kapsa.fleet.infrastructure.postgres.tables.health import cluster_sweep, health_baseline, release_reading
 from kapsa.fleet.infrastructure.postgres.tables.metadata import NOW
 from kapsa.fleet.infrastructure.postgres.tables.registry import (
@@ -27,6 +28,7 @@ __all__ = ["PostgresHealth"]
 _FORGOTTEN_AFTER = timedelta(days=1)
 """The age at which a reading that nothing renews is deleted: its release is gone."""
 
+_SWEEPS = DueRows(cluster_sweep, key="cluster_id", due_at="next_sweep_at", fence="fence")
 _BY_DEPLOYMENT = text("""
     SELECT operator_id, document ->> 'version' AS version, document ->> 'chartDigest' AS chart_digest
     FROM fleet.deployment WHERE id = :deployment
@@ -159,30 +161,12 @@ class PostgresHealth:
         """Claim clusters whose sweep is due. No other replica gets them before the next one is due."""
         new = insert(cluster_sweep).from_select(["cluster_id", "next_sweep_at"], select(cluster.c.id, NOW))
         await connection.execute(new.on_conflict_do_nothing())
-        due = (
-            select(cluster_sweep.c.cluster_id)
-            .where(cluster_sweep.c.next_sweep_at <= NOW)
-            .order_by(cluster_sweep.c.next_sweep_at)
-            .limit(limit)
-            .with_for_update(skip_locked=True)
-        )
-        ids = list((await connection.execute(due)).scalars())
-        if not ids:
-            return []
-        claim = (
-            update(cluster_sweep)
-            .where(cluster_sweep.c.cluster_id.in_(ids))
-            .values(next_sweep_at=NOW + interval, fence=cluster_sweep.c.fence + 1)
-            .returning(cluster_sweep.c.cluster_id, cluster_sweep.c.fence)
-        )
-        return [SweepClaim(row.cluster_id, row.fence) for row in await connection.execute(claim)]
+        fences = await _SWEEPS.claim(connection, interval=interval, limit=limit)
+        return [SweepClaim(cluster_id, fence) for cluster_id, fence in fences.items()]
 
     async def next_sweep(self, connection: AsyncConnection) -> datetime | None:
         """Return the time of the next sweep."""
-        moment: datetime | None = (
-            await connection.execute(select(func.min(cluster_sweep.c.next_sweep_at)))
-        ).scalar()
-        return moment
+        return await _SWEEPS.next_due(connection)
 
     async def finish_sweep(self, connection: AsyncConnection, claim: SweepClaim) -> bool:
         """Forget readings of releases that are gone. Return False if a later sweep was claimed meanwhile."""

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from sqlalchemy import Row, Select, delete, exists, func, select, update
+from sqlalchemy import Row, Select, delete, exists, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from kapsa.fleet.domain.registry.clusters import ClusterEnvironment, ClusterHealth, ManagedCluster
 from kapsa.fleet.domain.registry.inventory import ClusterInventory
 from kapsa.fleet.domain.registry.windows import ChangeFreeze, MaintenanceWindow
+from kapsa.fleet.infrastructure.postgres.due_rows import DueRows
 from kapsa.fleet.infrastructure.postgres.tables.metadata import NOW
 from kapsa.fleet.infrastructure.postgres.tables.registry import (
     cluster,
@@ -31,6 +32,7 @@ from kapsa.fleet.orchestrator.ports.clusters import (
 __all__ = ["PostgresClusters"]
 
 _UPLOAD = "cluster-upload"
+_CHECKS = DueRows(cluster, key="id", due_at="next_check_at", fence="checks")
 
 
 class PostgresClusters:
@@ -142,32 +144,15 @@ class PostgresClusters:
         self, connection: AsyncConnection, *, interval: timedelta, limit: int
     ) -> Sequence[CheckClaim]:
         """Claim clusters whose health check is due. No other replica gets them before the next one is due."""
-        due = (
-            select(cluster.c.id)
-            .where(cluster.c.next_check_at <= NOW)
-            .order_by(cluster.c.next_check_at)
-            .limit(limit)
-            .with_for_update(skip_locked=True)
-        )
-        ids = list((await connection.execute(due)).scalars())
-        if not ids:
+        fences = await _CHECKS.claim(connection, interval=interval, limit=limit)
+        if not fences:
             return []
-        claim = (
-            update(cluster)
-            .where(cluster.c.id.in_(ids))
-            .values(next_check_at=NOW + interval, checks=cluster.c.checks + 1)
-            .returning(cluster.c.id, cluster.c.checks)
-        )
-        fences = {row.id: row.checks for row in await connection.execute(claim)}
-        rows = await connection.execute(_clusters().where(cluster.c.id.in_(ids)))
+        rows = await connection.execute(_clusters().where(cluster.c.id.in_(fences)))
         return [CheckClaim(_cluster(row), fences[row.id]) for row in rows]
 
     async def next_check(self, connection: AsyncConnection) -> datetime | None:
         """Return the time of the next health check."""
-        moment: datetime | None = (
-            await connection.execute(select(func.min(cluster.c.next_check_at)))
-        ).scalar()
-        return moment
+        return await _CHECKS.next_due(connection)
 
     async def put_health(
         self, connection: AsyncConnection, cluster_id: uuid.UUID, fence: int, health: ClusterHealth
