@@ -276,3 +276,58 @@ async def test_a_replica_that_stops_finishes_what_is_under_way_and_claims_nothin
     acts = [fleet.clusters[name].completed for name in ("dev-1", "dev-2")]
     assert acts == [["upgrade operators/cert-manager 2"], []]
     assert (await fleet.deployment(made.id)).phase is not DeploymentPhase.COMPLETED
+
+
+async def test_a_replica_that_is_cut_off_hands_its_lease_back_and_another_takes_over_at_once(
+    database: Database,
+) -> None:
+    fleet = RolloutHarness(database, "dev-1")
+    await fleet.register()
+    begun = asyncio.Event()
+
+    async def hold(call: str) -> None:
+        if call.endswith(" upgrade") and not begun.is_set():
+            begun.set()
+            await asyncio.Event().wait()
+
+    fleet.clusters.on_call = hold
+    await fleet.create(DirectStrategy())
+    serving = asyncio.create_task(fleet.engine.serve())
+    await asyncio.wait_for(begun.wait(), 60)
+    before = fleet.now
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+    await fleet.settle(fleet.replica("manager-2"))
+    assert fleet.now == before, "no lease had to lapse"
+    assert fleet.clusters["dev-1"].completed == ["upgrade operators/cert-manager 2"]
+
+
+async def test_a_replica_that_stops_begins_no_further_step_and_keeps_no_lease(database: Database) -> None:
+    fleet = RolloutHarness(database, "dev-1")
+    await fleet.register()
+
+    async def stop(call: str) -> None:
+        if call.endswith(" upgrade"):
+            fleet.engine.stop()
+
+    fleet.clusters.on_call = stop
+    made = await fleet.create(DirectStrategy())
+    await asyncio.wait_for(fleet.engine.serve(), 60)
+    assert (await fleet.targets(made.id))["dev-1"].step is TargetStep.VALIDATE
+    async with database.transaction() as connection:
+        claims = await fleet.store.claim(connection, "manager-2", LEASE, limit=9)
+    assert cluster_id("dev-1") in {each.cluster_id for each in claims}
+
+
+async def test_a_lease_that_another_replica_has_taken_is_not_handed_back(database: Database) -> None:
+    fleet = RolloutHarness(database, "dev-1")
+    await fleet.register()
+    await fleet.create(SOAK)
+    async with database.transaction() as connection:
+        (old,) = await fleet.store.claim(connection, "a", LEASE, limit=9)
+    fleet.set_time(fleet.now + LEASE)
+    async with database.transaction() as connection:
+        assert await fleet.store.claim(connection, "b", LEASE, limit=9)
+        assert not await fleet.store.hand_back(connection, old)
+        assert await fleet.store.claim(connection, "c", LEASE, limit=9) == []

@@ -94,6 +94,10 @@ class RolloutStore(Protocol):
         """Prolong a lease. Return False if the fence is another one."""
         ...
 
+    async def hand_back(self, connection: Connection, claim: RolloutClaim) -> bool:
+        """End a lease before its time. Return False if the fence is another one."""
+        ...
+
     async def next_due(self, connection: Connection) -> datetime | None:
         """Return the time at which the next row can be claimed."""
         ...

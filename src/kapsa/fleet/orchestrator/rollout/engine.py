@@ -19,6 +19,7 @@ __all__ = ["RolloutEngine"]
 log = structlog.get_logger()
 
 IDLE_SECONDS = 1.0
+HAND_BACK_SECONDS = 5.0
 
 
 class RolloutEngine:
@@ -57,11 +58,11 @@ class RolloutEngine:
             return await self._store.next_due(connection)
 
     def stop(self) -> None:
-        """Claim nothing more: `serve` returns when what is under way has ended."""
+        """Claim nothing more, and begin no further step: `serve` returns when those under way have ended."""
         self._stopping.set()
 
     async def serve(self) -> None:
-        """Work until stopped. What a cancellation cuts off is taken up by another replica when its lease lapses."""
+        """Work until stopped. What a cancellation cuts off is handed back, and another replica takes it up."""
         at_work: set[asyncio.Task[None]] = set()
         try:
             while not self._stopping.is_set():
@@ -98,11 +99,26 @@ class RolloutEngine:
         at_work.update(asyncio.create_task(self._guarded(claim, claimed_at)) for claim in claims)
 
     async def _guarded(self, claim: RolloutClaim, claimed_at: float) -> None:
-        """Work on a claim; an error leaves it to the next claim, after the lease."""
+        """Work on a claim; an error leaves it to the next claim, after the lease.
+
+        A cancellation has ended Helm by the time it comes here, so another replica may take over at once.
+        """
         try:
             await self._work(claim, claimed_at)
+        except asyncio.CancelledError:
+            await self._hand_back(claim)
+            raise
         except Exception:
             log.exception("work on a claim failed", deployment=str(claim.deployment_id))
+
+    async def _hand_back(self, claim: RolloutClaim) -> None:
+        try:
+            async with asyncio.timeout(HAND_BACK_SECONDS), self._transactions.transaction() as connection:
+                await self._store.hand_back(connection, claim)
+        except Exception as error:  # the database is away: another replica waits for the lease to lapse
+            log.warning(
+                "a lease could not be handed back", deployment=str(claim.deployment_id), error=str(error)
+            )
 
     async def _claim(self, limit: int) -> list[RolloutClaim]:
         async with self._transactions.transaction() as connection:
@@ -119,4 +135,4 @@ class RolloutEngine:
             if claim.cluster_id is None:
                 await self._conductor.conduct(claim)
             elif self._worker is not None:
-                await self._worker.work(claim, guard)
+                await self._worker.work(claim, guard, stopping=self._stopping.is_set)

@@ -98,12 +98,15 @@ class ClusterWorker:
         self._services = services
         self._settings = settings
 
-    async def work(self, claim: RolloutClaim, guard: LeaseGuard) -> None:
-        """Do steps until the cluster has to wait, or the lease is lost."""
+    async def work(
+        self, claim: RolloutClaim, guard: LeaseGuard, *, stopping: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Do steps until the cluster has to wait, the lease is lost, or this replica stops."""
         try:
             for _ in range(STEPS_PER_CLAIM):
                 turn = await self._look(claim, guard)
-                if not await self._save(claim, turn, await self._step(turn)):
+                after = await self._step(turn)
+                if not await self._save(claim, turn, after, last=stopping()):
                     return
         except (FenceLost, LeaseLost) as error:
             log.info("another replica has taken over a cluster", error=str(error), **_names(claim))
@@ -154,11 +157,13 @@ class ClusterWorker:
             )
             return turn.wait_or_give_up("InternalError", f"{type(error).__name__}: {error}")
 
-    async def _save(self, claim: RolloutClaim, turn: ClusterTurn, after: RolloutTarget) -> bool:
-        """Write the outcome. Return True if the next step is due now."""
+    async def _save(
+        self, claim: RolloutClaim, turn: ClusterTurn, after: RolloutTarget, *, last: bool
+    ) -> bool:
+        """Write the outcome. Return True if the next step is due now, and to be done under this claim."""
         before = turn.target
         check_step(before.step, after.step)
-        due = after.next_run_at is not None and after.next_run_at <= turn.now
+        due = not last and after.next_run_at is not None and after.next_run_at <= turn.now
         async with self._transactions.transaction() as connection:
             if _matters(before) != _matters(after):
                 await self._store.wake(connection, claim.deployment_id, _events(before, after))

@@ -3,14 +3,14 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Table, and_, func, or_, select, union_all, update
+from sqlalchemy import Table, Update, and_, func, or_, select, union_all, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from kapsa.fleet.infrastructure.postgres.tables.metadata import NOW
 from kapsa.fleet.infrastructure.postgres.tables.rollouts import deployment, deployment_cluster
 from kapsa.fleet.orchestrator.ports.rollouts import RolloutClaim
 
-__all__ = ["claim_rows", "next_due", "renew_lease"]
+__all__ = ["claim_rows", "end_lease", "next_due", "renew_lease"]
 
 
 async def claim_rows(
@@ -55,17 +55,26 @@ async def _claim(
 
 async def renew_lease(connection: AsyncConnection, claim: RolloutClaim, lease: timedelta) -> bool:
     """Prolong a lease. Return False if the row has been claimed again or is gone."""
-    if claim.cluster_id is None:
-        statement = update(deployment).where(deployment.c.id == claim.deployment_id)
-        fence = deployment.c.fence
-    else:
-        table = deployment_cluster
-        statement = update(table).where(
-            table.c.deployment_id == claim.deployment_id, table.c.cluster_id == claim.cluster_id
-        )
-        fence = table.c.fence
-    result = await connection.execute(statement.where(fence == claim.fence).values(lease_until=NOW + lease))
+    result = await connection.execute(_update(claim).values(lease_until=NOW + lease))
     return result.rowcount == 1
+
+
+async def end_lease(connection: AsyncConnection, claim: RolloutClaim) -> bool:
+    """End a lease before its time. Return False if the row has been claimed again or is gone."""
+    result = await connection.execute(_update(claim).values(lease_owner="", lease_until=None))
+    return result.rowcount == 1
+
+
+def _update(claim: RolloutClaim) -> Update:
+    """Return an update of the claimed row, which does nothing once it has been claimed again."""
+    if claim.cluster_id is None:
+        rows = update(deployment).where(deployment.c.id == claim.deployment_id)
+        return rows.where(deployment.c.fence == claim.fence)
+    table = deployment_cluster
+    rows = update(table).where(
+        table.c.deployment_id == claim.deployment_id, table.c.cluster_id == claim.cluster_id
+    )
+    return rows.where(table.c.fence == claim.fence)
 
 
 async def next_due(connection: AsyncConnection) -> datetime | None:

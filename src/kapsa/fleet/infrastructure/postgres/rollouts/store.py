@@ -22,7 +22,7 @@ from kapsa.fleet.domain.rollout.deployments import (
 )
 from kapsa.fleet.domain.rollout.plans import RolloutPlan
 from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetGoal
-from kapsa.fleet.infrastructure.postgres.rollouts.claims import claim_rows, next_due, renew_lease
+from kapsa.fleet.infrastructure.postgres.rollouts.claims import claim_rows, end_lease, next_due, renew_lease
 from kapsa.fleet.infrastructure.postgres.rollouts.installations import InstallationRows
 from kapsa.fleet.infrastructure.postgres.rollouts.plans import PlanRows
 from kapsa.fleet.infrastructure.postgres.tables.metadata import NOW
@@ -75,6 +75,10 @@ class PostgresRollouts:
     async def renew(self, connection: AsyncConnection, claim: RolloutClaim, lease: timedelta) -> bool:
         """Prolong a lease. Return False if the fence is another one."""
         return await renew_lease(connection, claim, lease)
+
+    async def hand_back(self, connection: AsyncConnection, claim: RolloutClaim) -> bool:
+        """End a lease before its time. Return False if the fence is another one."""
+        return await end_lease(connection, claim)
 
     async def next_due(self, connection: AsyncConnection) -> datetime | None:
         """Return the time at which the next row can be claimed."""
