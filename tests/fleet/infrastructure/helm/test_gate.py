@@ -50,7 +50,7 @@ class FakeServer:
     @asynccontextmanager
     async def stream(self, method: str, path: str, **options: Any) -> AsyncIterator[Any]:
         self.requests.append((method, path, options["headers"], b""))
-        yield _Events(breaks=self.watches_break)
+        yield _Events(self.status, breaks=self.watches_break)
 
     async def close(self) -> None:
         pass
@@ -61,10 +61,11 @@ class FakeServer:
 
 
 class _Events:
-    status = 200
+    status: int
     headers: Mapping[str, str] = {"content-type": "application/json"}
 
-    def __init__(self, *, breaks: bool) -> None:
+    def __init__(self, status: int, *, breaks: bool) -> None:
+        self.status = status
         self._breaks = breaks
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -296,3 +297,20 @@ async def test_the_trace_context_reaches_the_api_server(server: FakeServer, cloc
 )
 def test_a_path_names_a_resource(path: str, expected: ApiPath | None) -> None:
     assert parse_path(path) == expected
+
+
+@pytest.mark.parametrize("method", ["GET", "PATCH", "WATCH"])
+async def test_a_rejected_token_ends_the_run_like_a_lost_answer_and_not_like_a_failure_of_the_version(
+    server: FakeServer, clock: Clock, method: str
+) -> None:
+    server.status = 401
+    async with opened(server, clock) as gate:
+        if method == "WATCH":
+            first = await gate.send("GET", f"{CONFIG_MAPS}?watch=true")
+        else:
+            first = await gate.send(method, f"{CONFIG_MAPS}/a", headers=APPLY)
+        assert first[0] == 503
+        assert gate.session.unreachable == "the cluster rejected the token of this manager"
+        server.status = 200
+        assert (await gate.send("POST", CONFIG_MAPS, data=b"{}"))[0] == 503
+        assert not [line for line in server.lines if line.startswith("POST")]

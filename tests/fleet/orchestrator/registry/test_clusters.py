@@ -319,12 +319,13 @@ async def test_the_upload_is_opened_only_when_no_token_is_left_and_each_time_is_
     first = await registry.credentials.access(cluster)
     registry.database.set_clock(cluster.created_at + timedelta(hours=7))
     assert await registry.credentials.access(cluster) != first
-    entry = registry.audit.entries[-1]
-    assert (entry.actor, entry.action, entry.payload["reason"]) == (
+    opened, issued = registry.audit.entries[-2:]
+    assert (opened.actor, opened.action, opened.payload["reason"]) == (
         "system:clusters",
         "cluster.openUpload",
         "no token is left",
     )
+    assert issued.action == "cluster.issueToken"
     registry.database.set_clock(None)
     await registry.clusters.delete(ADMIN, "dev-1")
 

@@ -44,6 +44,8 @@ class ClusterHealth(msgspec.Struct, frozen=True, rename="camel"):
     nodes_ready: int = 0
     latency_ms: float | None = None
     last_checked: datetime | None = None
+    warnings: tuple[str, ...] = ()
+    """Things that a person should do in time, as with a kubeconfig that is about to expire."""
 
 
 class ManagedCluster(msgspec.Struct, frozen=True, rename="camel"):

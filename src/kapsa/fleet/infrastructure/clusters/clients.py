@@ -7,17 +7,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from kapsa.fleet.domain.errors import UnknownObject
-from kapsa.fleet.infrastructure.clusters.gateway import untrusted_client
-from kapsa.fleet.orchestrator.ports.clusters import ClusterRepository
+from kapsa.fleet.domain.registry.clusters import ManagedCluster
+from kapsa.fleet.infrastructure.clusters.answers import reason_of
+from kapsa.fleet.infrastructure.clusters.gateway import ClusterClient, untrusted_client
+from kapsa.fleet.orchestrator.ports.clusters import ClusterRepository, CredentialRejected
 from kapsa.fleet.orchestrator.ports.transactions import Transactions
 from kapsa.fleet.orchestrator.registry.cluster_credentials import ClusterCredentials
-from kapsa.runtime import Client
+from kapsa.runtime import CredentialError, Unauthorized
 
 __all__ = ["ClusterClients"]
 
 
 class _Cached:
-    def __init__(self, kubeconfig: bytes, client: Client) -> None:
+    def __init__(self, kubeconfig: bytes, client: ClusterClient) -> None:
         self.kubeconfig = kubeconfig
         self.client = client
         self.users = 0
@@ -45,10 +47,11 @@ class ClusterClients:
         self._lock = asyncio.Lock()
 
     @asynccontextmanager
-    async def client(self, cluster_id: uuid.UUID) -> AsyncIterator[Client]:
+    async def client(self, cluster_id: uuid.UUID) -> AsyncIterator[ClusterClient]:
         """Return the client of a cluster, with a token that is valid now.
 
-        Raises UnknownObject if there is no such cluster, and ClusterUnreachable if there is no credential.
+        Raises UnknownObject if there is no such cluster, and ClusterUnreachable if there is no credential, or if the
+        cluster does not accept it, with the remedy.
         """
         async with self._transactions.transaction() as connection:
             cluster = await self._repository.by_id(connection, cluster_id)
@@ -57,6 +60,8 @@ class ClusterClients:
         cached = await self._take(cluster_id, await self._credentials.access(cluster))
         try:
             yield cached.client
+        except (Unauthorized, CredentialError) as error:
+            raise CredentialRejected(_remedy(cluster, error)) from None
         finally:
             cached.users -= 1
             if cached.retired and not cached.users:
@@ -88,3 +93,11 @@ class ClusterClients:
             cached.retired = True
             if not cached.users:
                 await cached.client.close()
+
+
+def _remedy(cluster: ManagedCluster, error: Exception) -> str:
+    """Return what happened to a token, and what makes a new one. A 401 may pass, so the token is kept meanwhile."""
+    happened = f"{cluster.name} rejected the token of this manager ({reason_of(error)})"
+    if cluster.has_upload:
+        return f"{happened}: the next health check makes a new one with the uploaded kubeconfig"
+    return f"{happened}, and the uploaded kubeconfig was discarded: upload a new one (PATCH with kubeconfig)"

@@ -6,13 +6,21 @@ from datetime import timedelta
 
 from kapsa.adapters.redaction import printable, redact
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput
+from kapsa.fleet.infrastructure.clusters.kubeconfig_credential import credential_id
 from kapsa.fleet.infrastructure.clusters.session import KubernetesSession
 from kapsa.runtime import Client, ConfigError, HttpTransport, RetryPolicy, load_untrusted
 
-__all__ = ["KubernetesGateway", "untrusted_client"]
+__all__ = ["ClusterClient", "KubernetesGateway", "untrusted_client"]
 
 _CONNECTIONS = 4
 _LARGEST_RESPONSE = 32 * 1024 * 1024
+
+
+class ClusterClient(Client):
+    """A client of a managed cluster."""
+
+    credential_id: str = ""
+    """The id of the credential that it uses, for audit entries."""
 
 
 class KubernetesGateway:
@@ -35,7 +43,7 @@ class KubernetesGateway:
             yield KubernetesSession(client, client.cluster, kubeconfig, self._token_lifetime)
 
 
-def untrusted_client(kubeconfig: bytes, *, allow_loopback: bool) -> Client:
+def untrusted_client(kubeconfig: bytes, *, allow_loopback: bool) -> ClusterClient:
     """Return a client for a kubeconfig, which the untrusted loader must accept.
 
     Raises InvalidInput that names the field.
@@ -53,9 +61,11 @@ def untrusted_client(kubeconfig: bytes, *, allow_loopback: bool) -> Client:
         max_response_bytes=_LARGEST_RESPONSE,
         user_agent="kapsa-fleet",
     )
-    return Client(
+    client = ClusterClient(
         transport,
         field_manager="kapsa-fleet",
         cluster=access.server,
         retry=RetryPolicy(attempts=2, patience=2.0),
     )
+    client.credential_id = credential_id(kubeconfig)
+    return client

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from kapsa.fleet.infrastructure.clusters.kubeconfig_credential import credential_id
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable, IssuedAccess, ServiceAccountRef
 from kapsa.runtime import Client, NotFound
 
@@ -48,7 +49,8 @@ async def request_token(
     if not isinstance(token, str) or not token:
         raise ClusterUnreachable(f"{client.cluster} did not return a token for {account.name}")
     granted = (response.get("spec") or {}).get("expirationSeconds")
-    return IssuedAccess(_with_token(kubeconfig, token), _lifetime(granted, lifetime))
+    issued = _with_token(kubeconfig, token)
+    return IssuedAccess(issued, _lifetime(granted, lifetime), credential_id(issued))
 
 
 def _lifetime(granted: Any, requested: timedelta) -> timedelta:

@@ -12,6 +12,7 @@ from kapsa.fleet.domain.registry.inventory import ClusterInventory
 from kapsa.fleet.infrastructure.clusters.answers import answering
 from kapsa.fleet.infrastructure.clusters.api_versions import read_api_versions
 from kapsa.fleet.infrastructure.clusters.inventory import read_inventory, read_release_content
+from kapsa.fleet.infrastructure.clusters.kubeconfig_credential import valid_until
 from kapsa.fleet.infrastructure.clusters.service_account import (
     bootstrap_account,
     request_token,
@@ -50,7 +51,8 @@ class KubernetesSession:
     async def identify(self) -> ClusterIdentity:
         """Return the cluster that this is."""
         async with answering(self._server, _SHORT):
-            return ClusterIdentity(self._server, await self._version(), await self._uid())
+            version, uid = await self._version(), await self._uid()
+            return ClusterIdentity(self._server, version, uid, valid_until(self._kubeconfig))
 
     async def bootstrap(self, account: ServiceAccountRef) -> IssuedAccess:
         """Create the account of this manager, or repair it, and return a token for it."""

@@ -128,6 +128,7 @@ async def _follow(
     response: web.StreamResponse | None = None
     try:
         async with session.stream(request) as stream:
+            session.check_accepted(stream.status)
             response = web.StreamResponse(status=stream.status, headers=_returned(stream.headers))
             await response.prepare(received)
             async for chunk in stream:

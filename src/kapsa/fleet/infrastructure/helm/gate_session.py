@@ -29,6 +29,7 @@ _WRITE_SECONDS = 60.0
 _POLL_SECONDS = 1.0
 _RETRY_DELAYS = (0.2, 1.0)
 _MOST_WRITES = 500
+_REJECTED = "the cluster rejected the token of this manager"
 
 
 class GateWrite(msgspec.Struct, omit_defaults=True, rename="camel"):
@@ -120,6 +121,14 @@ class GateSession:
         """Open a watch, or a log that is followed. Raises `TransportError`, which the run survives."""
         return self._transport.stream("GET", request.target, headers=self._headers(request))
 
+    def check_accepted(self, status: int) -> None:
+        """Let the run write nothing more once the cluster has rejected its credential. Raises `RequestRefused`.
+
+        Helm would take a 401 for a failure of the version.
+        """
+        if status == 401:
+            raise self.break_off(_REJECTED)
+
     def break_off(self, reason: str) -> RequestRefused:
         """Let the run write nothing more, since a request of it got no answer. Return the refusal."""
         self.unreachable = self.unreachable or reason
@@ -155,6 +164,7 @@ class GateSession:
             else:
                 if write is not None:
                     write.status = response.status
+                self.check_accepted(response.status)
                 return response
         raise AssertionError("the last attempt returns or raises")
 

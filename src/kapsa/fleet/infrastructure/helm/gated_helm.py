@@ -16,6 +16,7 @@ from kapsa.adapters.redaction import printable, redact
 from kapsa.fleet.domain.errors import InvalidInput, UnknownObject
 from kapsa.fleet.domain.rollout.deployments import ConflictPolicy
 from kapsa.fleet.domain.rollout.releases import HelmStatus, ReleaseRecord, ReleaseRef, latest_record
+from kapsa.fleet.infrastructure.clusters.gateway import ClusterClient
 from kapsa.fleet.infrastructure.helm.gate import HelmGate
 from kapsa.fleet.infrastructure.helm.gate_session import GateSession
 from kapsa.fleet.infrastructure.helm.history import read_history, secret_name
@@ -42,7 +43,7 @@ _MIB = 1024 * 1024
 class Connect(Protocol):
     """A source of clients by cluster: `ClusterClients.client`."""
 
-    def __call__(self, cluster_id: uuid.UUID) -> AbstractAsyncContextManager[Client]: ...
+    def __call__(self, cluster_id: uuid.UUID) -> AbstractAsyncContextManager[ClusterClient]: ...
 
 
 class HelmBounds(msgspec.Struct, frozen=True):
@@ -201,7 +202,8 @@ class GatedHelm:
         """Run helm to its end. Raises what its end means."""
         async with self._slots, self._reach(run.cluster_id) as client:
             guard.check()
-            await self._record(f"{run.verb}Begin", run.cluster_id, run.release, {})
+            credential = {"credential": client.credential_id}
+            await self._record(f"{run.verb}Begin", run.cluster_id, run.release, credential)
             async with self._gate.open(client.transport, guard, restores=run.verb == "rollback") as (
                 session,
                 access,
@@ -234,7 +236,7 @@ class GatedHelm:
         return HelmFailed(failure_message(finished, run.values))
 
     @asynccontextmanager
-    async def _reach(self, cluster_id: uuid.UUID) -> AsyncIterator[Client]:
+    async def _reach(self, cluster_id: uuid.UUID) -> AsyncIterator[ClusterClient]:
         """Lend the client of a cluster, and turn its failures into those of the port."""
         try:
             async with self._connect(cluster_id) as client:

@@ -46,6 +46,8 @@ class ClusterIdentity(msgspec.Struct, frozen=True):
     version: str
     uid: str
     """The UID of the namespace kube-system, which no two clusters share; empty if it may not be read."""
+    valid_until: datetime | None = None
+    """The time at which the first certificate or token of the kubeconfig expires; None if none does."""
 
 
 class ServiceAccountRef(msgspec.Struct, frozen=True):
@@ -61,6 +63,8 @@ class IssuedAccess(msgspec.Struct, frozen=True):
 
     kubeconfig: bytes
     lifetime: timedelta
+    credential_id: str = ""
+    """The id of the token, as the audit log of the cluster has it."""
 
     def __repr__(self) -> str:
         return f"IssuedAccess(lifetime={self.lifetime})"

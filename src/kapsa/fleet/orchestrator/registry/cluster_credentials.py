@@ -4,6 +4,7 @@ The upload is opened only to bootstrap again when no token is left, and each ope
 """
 
 import random
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from kapsa.fleet.domain.registry.clusters import ManagedCluster
@@ -20,13 +21,17 @@ from kapsa.fleet.orchestrator.ports.clusters import (
 from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
 from kapsa.fleet.orchestrator.ports.vault import KeyVault
 
-__all__ = ["ClusterCredentials", "account_of"]
+__all__ = ["EXPIRY_WARNING", "ClusterCredentials", "account_of", "upload_warnings"]
+
+EXPIRY_WARNING = timedelta(days=14)
+"""The time before an expiry from which on it is a warning."""
 
 _TABLE = "cluster_credential"
 _UPLOAD, _TOKEN = "cluster-upload", "cluster-token"
 _MARGIN = timedelta(seconds=30)
 """Time before its expiry from which a token is no longer used."""
 _ACTOR = "system:clusters"
+_NO_DETAILS: Mapping[str, str] = {}
 
 
 def account_of(cluster: ManagedCluster, cluster_role: str = "cluster-admin") -> ServiceAccountRef:
@@ -35,6 +40,19 @@ def account_of(cluster: ManagedCluster, cluster_role: str = "cluster-admin") -> 
     Helm lets a chart grant only the rights that it has itself, so an account that installs any operator needs all.
     """
     return ServiceAccountRef(f"kapsa-fleet-{cluster.id.hex[:12]}", cluster_role)
+
+
+def upload_warnings(valid_until: datetime | None, now: datetime) -> tuple[str, ...]:
+    """Return the warning about an uploaded kubeconfig that expires in less than fourteen days, or has expired."""
+    if valid_until is None or valid_until - now > EXPIRY_WARNING:
+        return ()
+    tense = "expires" if valid_until > now else "expired"
+    warning = (
+        f"a certificate or token in the uploaded kubeconfig {tense} on {valid_until:%Y-%m-%d at %H:%M} UTC: "
+        "upload a new one (PATCH with kubeconfig), or the manager cannot come back after an outage longer than a "
+        "token's life"
+    )
+    return (warning,)
 
 
 class ClusterCredentials:
@@ -88,14 +106,13 @@ class ClusterCredentials:
             await self._record(connection, cluster, "cluster.openUpload", reason)
         async with self._gateway.connect(self._open(cluster, upload)) as session:
             issued = await session.bootstrap(account_of(cluster))
-        async with self._transactions.transaction() as connection:
-            await self.put_token(connection, cluster, issued, after=token.version if token else 0)
+        await self._replace(cluster, issued, reason, after=token.version if token else 0)
         return issued.kubeconfig
 
     async def put_token(
         self, connection: Connection, cluster: ManagedCluster, issued: IssuedAccess, *, after: int
-    ) -> None:
-        """Seal a token in place of the version before. One that another replica stored meanwhile stays."""
+    ) -> bool:
+        """Seal a token in place of the version before. Return False if another replica was faster: its token stays."""
         now = await self._transactions.now()
         version = after + 1
         sealed = self._vault.seal(_TOKEN, _TABLE, str(cluster.id), version, issued.kubeconfig)
@@ -107,16 +124,28 @@ class ClusterCredentials:
             renew_at=now + half * self._rng.uniform(0.9, 1.1),
             expires_at=now + issued.lifetime,
         )
-        await self._repository.put_credential(connection, cluster.id, credential)
+        return await self._repository.put_credential(connection, cluster.id, credential)
 
-    async def put_upload(self, connection: Connection, cluster: ManagedCluster, kubeconfig: bytes) -> None:
-        """Seal an uploaded kubeconfig in place of the one before."""
+    async def put_upload(
+        self,
+        connection: Connection,
+        cluster: ManagedCluster,
+        kubeconfig: bytes,
+        valid_until: datetime | None = None,
+    ) -> None:
+        """Seal an uploaded kubeconfig in place of the one before, and note when it expires."""
         before = await self._repository.credential(connection, cluster.id, _UPLOAD)
         version = before.version + 1 if before is not None else 1
         sealed = self._vault.seal(_UPLOAD, _TABLE, str(cluster.id), version, kubeconfig)
         await self._repository.put_credential(
-            connection, cluster.id, ClusterCredential(_UPLOAD, version, sealed)
+            connection, cluster.id, ClusterCredential(_UPLOAD, version, sealed, expires_at=valid_until)
         )
+
+    async def warnings(self, cluster: ManagedCluster, now: datetime) -> tuple[str, ...]:
+        """Return what a person should do before it is too late, without opening the upload."""
+        async with self._transactions.transaction() as connection:
+            upload = await self._repository.credential(connection, cluster.id, _UPLOAD)
+        return upload_warnings(upload.expires_at if upload is not None else None, now)
 
     async def discard_upload(self, connection: Connection, cluster: ManagedCluster) -> bool:
         """Erase the uploaded kubeconfig. Return False if there was none."""
@@ -140,9 +169,17 @@ class ClusterCredentials:
             return await self.bootstrap_again(cluster, f"the token was rejected ({error})")
         except ClusterUnreachable:
             return kubeconfig  # it is valid for the other half of its life
-        async with self._transactions.transaction() as connection:
-            await self.put_token(connection, cluster, issued, after=token.version)
+        await self._replace(cluster, issued, "half of its life is over", after=token.version)
         return issued.kubeconfig
+
+    async def _replace(
+        self, cluster: ManagedCluster, issued: IssuedAccess, reason: str, *, after: int
+    ) -> None:
+        """Store a token that is used from now on, with an audit entry that has its id."""
+        async with self._transactions.transaction() as connection:
+            if await self.put_token(connection, cluster, issued, after=after):
+                details = {"credential": issued.credential_id}
+                await self._record(connection, cluster, "cluster.issueToken", reason, details)
 
     def _open(self, cluster: ManagedCluster, credential: ClusterCredential) -> bytes:
         return self._vault.open(
@@ -150,13 +187,18 @@ class ClusterCredentials:
         )
 
     async def _record(
-        self, connection: Connection, cluster: ManagedCluster, action: str, reason: str
+        self,
+        connection: Connection,
+        cluster: ManagedCluster,
+        action: str,
+        reason: str,
+        details: Mapping[str, str] = _NO_DETAILS,
     ) -> None:
         entry = AuditEntry(
             actor=_ACTOR,
             action=action,
             object_kind="cluster",
             object_id=str(cluster.id),
-            payload={"name": cluster.name, "reason": reason},
+            payload={"name": cluster.name, "reason": reason, **details},
         )
         await self._audit.record(connection, entry)

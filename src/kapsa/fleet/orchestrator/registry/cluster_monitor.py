@@ -1,16 +1,13 @@
-"""The health of clusters: checked every minute, in parallel within a bound, by any number of replicas.
+"""The health of clusters: checked every minute, by any number of replicas. A late result is fenced out."""
 
-A claim moves the next check of a cluster by one interval in a short transaction, so no two replicas check it, and
-one that dies is made up for a minute later. A late result is fenced out.
-"""
-
-import asyncio
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import msgspec
 
 from kapsa.fleet.domain.errors import InvalidInput
 from kapsa.fleet.domain.registry.clusters import ClusterCondition, ClusterHealth, ManagedCluster
+from kapsa.fleet.orchestrator.due_work import DueWork
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
 from kapsa.fleet.orchestrator.ports.clusters import (
     CheckClaim,
@@ -20,7 +17,7 @@ from kapsa.fleet.orchestrator.ports.clusters import (
     ClusterUnreachable,
     CredentialRejected,
 )
-from kapsa.fleet.orchestrator.ports.transactions import Transactions
+from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
 from kapsa.fleet.orchestrator.ports.vault import VaultError
 from kapsa.fleet.orchestrator.registry.cluster_credentials import ClusterCredentials
 
@@ -50,36 +47,31 @@ class ClusterMonitor:
         self._credentials = credentials
         self._audit = audit
         self._interval = interval
-        self._slots = asyncio.Semaphore(parallel)
         self._batch = batch
+        self._due = DueWork(transactions, self._claim, repository.next_check, self._check, parallel=parallel)
 
     async def run_due(self) -> int:
         """Check the clusters that are due. Return how many were checked."""
-        async with self._transactions.transaction() as connection:
-            claims = await self._repository.claim_checks(
-                connection, interval=self._interval, limit=self._batch
-            )
-        outcomes = await asyncio.gather(*(self._check(claim) for claim in claims), return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome  # after all checks have ended: one failure does not stop the others
-        return len(claims)
+        return await self._due.run_due()
 
     async def next_due(self) -> datetime | None:
         """Return the time of the next check, or None if there is no cluster."""
-        async with self._transactions.transaction() as connection:
-            return await self._repository.next_check(connection)
+        return await self._due.next_due()
+
+    async def _claim(self, connection: Connection) -> Sequence[CheckClaim]:
+        return await self._repository.claim_checks(connection, interval=self._interval, limit=self._batch)
 
     async def read(self, cluster: ManagedCluster) -> ClusterHealth:
         """Look at a cluster now. What goes wrong is its health, not an error."""
         now = await self._transactions.now()
         try:
-            return judge_reading(await self._reading(cluster), now)
+            health = judge_reading(await self._reading(cluster), now)
         except (ClusterUnreachable, InvalidInput, VaultError) as error:
             last = cluster.health
-            return ClusterHealth(
+            health = ClusterHealth(
                 ClusterCondition.UNHEALTHY, str(error), last.kubernetes_version, last_checked=now
             )
+        return msgspec.structs.replace(health, warnings=await self._credentials.warnings(cluster, now))
 
     async def _reading(self, cluster: ManagedCluster) -> ClusterReading:
         try:
@@ -93,8 +85,7 @@ class ClusterMonitor:
             return await session.read_health()
 
     async def _check(self, claim: CheckClaim) -> None:
-        async with self._slots:
-            health = await self.read(claim.cluster)
+        health = await self.read(claim.cluster)
         async with self._transactions.transaction() as connection:
             if await self._repository.put_health(connection, claim.cluster.id, claim.fence, health):
                 payload = {"name": claim.cluster.name, "condition": health.condition.value}

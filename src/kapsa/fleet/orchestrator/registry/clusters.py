@@ -1,6 +1,7 @@
 """Clusters: registration of untrusted kubeconfigs, and what is known about each cluster."""
 
 import uuid
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -30,7 +31,11 @@ from kapsa.fleet.orchestrator.ports.clusters import (
 )
 from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
 from kapsa.fleet.orchestrator.registry.adoptions import AdoptionPlan, Adoptions, AdoptRelease
-from kapsa.fleet.orchestrator.registry.cluster_credentials import ClusterCredentials, account_of
+from kapsa.fleet.orchestrator.registry.cluster_credentials import (
+    ClusterCredentials,
+    account_of,
+    upload_warnings,
+)
 from kapsa.fleet.orchestrator.registry.cluster_monitor import judge_reading
 from kapsa.fleet.orchestrator.registry.names import check_labels, check_name
 from kapsa.fleet.orchestrator.registry.versions import changed_meanwhile, check_version
@@ -151,13 +156,15 @@ class Clusters:
             if inserted:
                 await self._credentials.put_token(connection, cluster, entered.issued, after=0)
                 if not request.discard_upload:
-                    await self._credentials.put_upload(connection, cluster, kubeconfig)
-                await self._record(connection, principal, "cluster.register", cluster)
+                    valid_until = entered.identity.valid_until
+                    await self._credentials.put_upload(connection, cluster, kubeconfig, valid_until)
+                credential = entered.issued.credential_id
+                await self._record(connection, principal, "cluster.register", cluster, credential=credential)
         if not inserted:
             await self._withdraw(cluster, entered.issued.kubeconfig)
             raise StateConflict(f"cluster {request.name}, or the cluster that it leads to, exists already")
         await self._refresh_inventory(cluster)
-        return ClusterResult(cluster, (_DISCARDED,) if request.discard_upload else ())
+        return ClusterResult(cluster, _notices(request, entered, cluster.created_at))
 
     async def page(
         self,
@@ -211,14 +218,16 @@ class Clusters:
             if entered is not None:
                 version = await self._credentials.token_version(connection, before)
                 await self._credentials.put_token(connection, before, entered.issued, after=version)
-                await self._credentials.put_upload(connection, before, kubeconfig)
+                valid_until = entered.identity.valid_until
+                await self._credentials.put_upload(connection, before, kubeconfig, valid_until)
             if request.discard_upload:
                 await self._credentials.discard_upload(connection, before)
+            details = {"credential": entered.issued.credential_id} if entered is not None else {}
             await self._record(
-                connection, principal, "cluster.update", after, fields=_changed_fields(request)
+                connection, principal, "cluster.update", after, fields=_changed_fields(request), **details
             )
             after = await self._existing(connection, name)
-        return ClusterResult(after, (_DISCARDED,) if request.discard_upload else ())
+        return ClusterResult(after, _notices(request, entered, await self._transactions.now()))
 
     async def delete(
         self, principal: Principal, name: str, *, expected: int | None = None
@@ -355,6 +364,15 @@ class Clusters:
             payload={"name": cluster.name, "server": cluster.server, **details},
         )
         await self._audit.record(connection, entry)
+
+
+def _notices(
+    request: RegisterCluster | UpdateCluster, entered: _Entered | None, now: datetime
+) -> tuple[str, ...]:
+    """Return what a person should know about the uploaded kubeconfig."""
+    if request.discard_upload:
+        return (_DISCARDED,)
+    return upload_warnings(entered.identity.valid_until, now) if entered is not None else ()
 
 
 def _require_admin(principal: Principal) -> None:
