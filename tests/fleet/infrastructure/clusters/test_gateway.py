@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from kapsa.adapters.testing.loopback_tls import loopback_tls
 from kapsa.fleet.infrastructure.clusters import session as session_module
@@ -163,6 +164,25 @@ async def test_a_list_of_nodes_that_is_not_one_is_a_reason_and_not_a_crash(nodes
         except ClusterUnreachable:
             return
     assert reading.nodes_ready == 0
+
+
+async def test_an_answer_that_cannot_be_read_is_logged_with_its_traceback_and_without_its_content() -> None:
+    node = {"metadata": {"name": "n"}, "status": {"conditions": ["planted-secret"]}}
+    answers = {
+        "/version": VERSION,
+        "/readyz": "ok",
+        "*": {"metadata": {"resourceVersion": "1"}, "items": [node]},
+    }
+    async with (
+        hostile_server(answering(answers)) as content,
+        KubernetesGateway(allow_loopback=True).connect(content) as session,
+    ):
+        with capture_logs() as logs, pytest.raises(ClusterUnreachable, match="AttributeError"):
+            await session.read_health()
+    (entry,) = [each for each in logs if each["event"] == "an answer of a cluster could not be read"]
+    assert (entry["log_level"], entry["error"]) == ("error", "AttributeError")
+    assert "in _is_ready" in entry["traceback"]
+    assert "planted-secret" not in str(entry)
 
 
 async def test_a_server_that_stalls_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

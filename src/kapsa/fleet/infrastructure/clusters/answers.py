@@ -1,15 +1,20 @@
 """Answers of clusters: each failure of a client becomes one sentence for people, within a time limit."""
 
 import asyncio
+import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+
+import structlog
 
 from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.redaction import printable, redact
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable, CredentialRejected
 from kapsa.runtime import ClientError, CredentialError, Unauthorized
 
-__all__ = ["answering", "clean_text", "reason_of"]
+__all__ = ["answering", "clean_text", "log_unreadable", "reason_of"]
+
+log = structlog.get_logger(__name__)
 
 _LONGEST = 500
 
@@ -27,10 +32,21 @@ async def answering(server: str, seconds: float) -> AsyncIterator[None]:
     except (ClientError, ExternalError) as error:
         raise ClusterUnreachable(reason_of(error)) from None
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        # A server that lies about its objects: a page without metadata, a node that is a list.
+        # A server that lies about its objects: a page without metadata, a node that is a list. Or a defect of ours.
+        log_unreadable(server, error)
         raise ClusterUnreachable(
             f"{server} sent an object that is not valid: {type(error).__name__}"
         ) from None
+
+
+def log_unreadable(server: str, error: Exception) -> None:
+    """Log where an answer could not be read, since it may be a defect of this program.
+
+    The text of the error is left out: it may quote an object, and so a secret.
+    """
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    name = type(error).__name__
+    log.error("an answer of a cluster could not be read", server=server, error=name, traceback=frames)
 
 
 def reason_of(error: Exception) -> str:

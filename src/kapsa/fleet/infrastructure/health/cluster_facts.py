@@ -10,7 +10,7 @@ from kapsa.fleet.domain.health.judgement import OperatorFacts
 from kapsa.fleet.domain.health.memory import HealthMemory
 from kapsa.fleet.domain.health.resources import KindFacts
 from kapsa.fleet.domain.health.workloads import WorkloadFacts
-from kapsa.fleet.infrastructure.clusters.answers import reason_of
+from kapsa.fleet.infrastructure.clusters.answers import log_unreadable, reason_of
 from kapsa.fleet.infrastructure.health.conversion_prober import ConversionProber
 from kapsa.fleet.infrastructure.health.release_reader import DeployedRelease
 from kapsa.fleet.infrastructure.health.resource_reader import CrdContent, read_crd, read_kind
@@ -100,6 +100,7 @@ class ClusterHealthReading:
         except (ApiError, DecodeError, UnknownKind) as error:
             unread.append(HealthCheck(kind, Evidence.UNKNOWN, _word(error), reason_of(error)))
         except (KeyError, TypeError, AttributeError, ValueError) as error:
+            log_unreadable("the cluster", error)
             message = f"the cluster sent an object that is not valid: {type(error).__name__}"
             unread.append(HealthCheck(kind, Evidence.UNKNOWN, "InvalidAnswer", message))
         return empty
