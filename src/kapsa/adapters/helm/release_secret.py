@@ -15,8 +15,9 @@ from typing import Any
 import msgspec
 
 from kapsa.adapters.errors import LimitExceeded, Refused
+from kapsa.adapters.manifests.yaml_documents import YamlLimits
 
-__all__ = ["RELEASE_SECRET", "SERVER_SIDE", "HelmRelease", "read_release"]
+__all__ = ["MANIFEST_LIMITS", "RELEASE_SECRET", "SERVER_SIDE", "HelmRelease", "read_release"]
 
 RELEASE_SECRET = "helm.sh/release.v1"  # noqa: S105 - the type of a Secret
 SERVER_SIDE = "ssa"
@@ -24,6 +25,8 @@ SERVER_SIDE = "ssa"
 _MIB = 1024 * 1024
 _PACKED_LIMIT = 2 * _MIB
 _UNPACKED_LIMIT = 24 * _MIB
+MANIFEST_LIMITS = YamlLimits(bytes=_UNPACKED_LIMIT, documents=5000, nodes=1_000_000)
+"""The largest manifest of a release, wherever one is read: what can be planned must be readable afterwards."""
 
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):

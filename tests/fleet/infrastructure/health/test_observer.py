@@ -7,11 +7,21 @@ import pytest
 from kapsa.devcluster.faults import Answer, FaultRule
 from kapsa.fleet.domain.errors import UnknownObject
 from kapsa.fleet.domain.health import CheckKind, Evidence, HealthCheck, OperatorHealth
+from kapsa.fleet.domain.rollout.releases import DEPLOYMENT_LABEL
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.runtime import NoResponse
 from tests.eventually import eventually
-from tests.fleet.infrastructure.health.operator_fixture import CLUSTER, DIGEST, KIND, RELEASE, OperatorFixture
+from tests.fleet.infrastructure.health.operator_fixture import (
+    CLUSTER,
+    DEPLOYMENT,
+    DIGEST,
+    KIND,
+    RELEASE,
+    OperatorFixture,
+    controller,
+    release_secret,
+)
 from tests.fleet.rollout_harness import OPERATOR_ID
 
 H, F, U = Evidence.HEALTHY, Evidence.FAILING, Evidence.UNKNOWN
@@ -40,6 +50,21 @@ async def test_a_healthy_operator_is_healthy_by_each_check(operator: OperatorFix
 
 async def test_a_release_that_is_not_there_has_no_revision(operator: OperatorFixture) -> None:
     assert await operator.observe() == OperatorHealth(0, "", ())
+
+
+async def test_a_release_as_large_as_a_plan_may_be_is_read(operator: OperatorFixture) -> None:
+    await operator.define()
+    await operator.install()
+    many = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"settings-{number}"}}
+        for number in range(1200)
+    ]
+    await operator.client.apply(
+        release_secret(3, controller("widget:2"), *many, labels={DEPLOYMENT_LABEL: str(DEPLOYMENT)}),
+        force=True,
+    )
+    await operator.ready()
+    assert (await operator.observe()).revision == 3
 
 
 async def test_a_cluster_that_does_not_answer_is_unreachable_and_a_deleted_one_gone(

@@ -18,9 +18,10 @@ from kapsa.adapters.helm.chart_archive import ArchiveLimits, ChartArchive, read_
 from kapsa.adapters.helm.chart_metadata import ChartMetadata
 from kapsa.adapters.helm.chart_repository import ChartRepository, RepositoryCredentials
 from kapsa.adapters.helm.linter import lint_chart
+from kapsa.adapters.helm.release_secret import MANIFEST_LIMITS
 from kapsa.adapters.helm.renderer import render_chart, render_manifest
 from kapsa.adapters.http.client import HttpClient
-from kapsa.adapters.manifests.yaml_documents import YamlLimits, load_objects
+from kapsa.adapters.manifests.yaml_documents import load_objects
 from kapsa.adapters.oci.chart_artifact import chart_reference, chart_versions, pull_chart
 from kapsa.adapters.oci.credentials import RegistryCredentials
 from kapsa.adapters.oci.registry import ImageRegistry
@@ -39,7 +40,6 @@ from kapsa.fleet.orchestrator.ports.charts import ChartCrd, InspectedChart, Repo
 __all__ = ["PublishedCharts"]
 
 _RELEASES = ("kapsa-probe-one", "kapsa-probe-two")
-_RENDER_LIMITS = YamlLimits(bytes=24 * 1024 * 1024, nodes=1_000_000, documents=5000)
 _INSPECTIONS = 2
 """Inspections at the same time. Each runs helm five times, with 65 MB and half a second of CPU time."""
 
@@ -189,7 +189,7 @@ def _learn(
 
 
 def _objects(manifest: bytes) -> Objects:
-    return tuple(load_objects(manifest, "the rendered chart", _RENDER_LIMITS))
+    return tuple(load_objects(manifest, "the rendered chart", MANIFEST_LIMITS))
 
 
 @contextmanager

@@ -11,8 +11,9 @@ import msgspec
 
 from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.helm.chart_archive import read_archive
+from kapsa.adapters.helm.release_secret import MANIFEST_LIMITS
 from kapsa.adapters.helm.renderer import render_manifest
-from kapsa.adapters.manifests.yaml_documents import YamlLimits, load_objects
+from kapsa.adapters.manifests.yaml_documents import load_objects
 from kapsa.adapters.process.limited_process import ProcessLimits
 from kapsa.adapters.redaction import redact
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput
@@ -31,7 +32,6 @@ ApiVersions = Callable[[uuid.UUID], Awaitable[tuple[str, ...]]]
 """The API versions that a cluster serves. Raises `ClusterUnreachable` if it does not answer."""
 _UNSUPPORTED = "which is incompatible with Kubernetes"
 """Helm's words for a chart whose `kubeVersion` leaves the cluster out."""
-_LIMITS = YamlLimits(bytes=32 * 1024 * 1024, documents=5000, nodes=2_000_000)
 _RENDERS = 2
 """Renders at the same time. Each is one run of helm with 65 MB."""
 
@@ -100,7 +100,7 @@ def _second_release(manifest: bytes, release: ReleaseRef, crds: Sequence[Mapping
 
     It is written as JSON, which is YAML that every parser reads alike.
     """
-    objects = load_objects(manifest, "the rendered chart", _LIMITS)
+    objects = load_objects(manifest, "the rendered chart", MANIFEST_LIMITS)
     kinds = cluster_scoped_kinds([*crds, *(each for each in objects if is_crd(each))])
     for each in objects:
         if each["kind"] == "DaemonSet":

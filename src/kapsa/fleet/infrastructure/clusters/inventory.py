@@ -10,8 +10,14 @@ from datetime import datetime
 from typing import Any
 
 from kapsa.adapters.errors import ExternalError
-from kapsa.adapters.helm.release_secret import RELEASE_SECRET, SERVER_SIDE, HelmRelease, read_release
-from kapsa.adapters.manifests.yaml_documents import YamlLimits, load_objects
+from kapsa.adapters.helm.release_secret import (
+    MANIFEST_LIMITS,
+    RELEASE_SECRET,
+    SERVER_SIDE,
+    HelmRelease,
+    read_release,
+)
+from kapsa.adapters.manifests.yaml_documents import load_objects
 from kapsa.fleet.domain.registry.inventory import (
     ClusterInventory,
     ForeignManager,
@@ -212,7 +218,7 @@ def _crd(manifest: Mapping[str, Any]) -> InstalledCrd:
 async def _live_managers(client: Client, record: HelmRelease) -> list[ForeignManager]:
     """Return the other managers of the objects that a release has made, by the marks of the live objects."""
     try:
-        objects = load_objects(record.manifest.encode(), "the manifest of the release", YamlLimits())
+        objects = load_objects(record.manifest.encode(), "the manifest of the release", MANIFEST_LIMITS)
     except ExternalError:
         return []
     slots = asyncio.Semaphore(_PARALLEL)

@@ -8,15 +8,14 @@ from typing import Any
 
 import msgspec
 
-from kapsa.adapters.helm.release_secret import read_release
-from kapsa.adapters.manifests.yaml_documents import YamlLimits, load_objects
+from kapsa.adapters.helm.release_secret import MANIFEST_LIMITS, read_release
+from kapsa.adapters.manifests.yaml_documents import load_objects
 from kapsa.fleet.domain.rollout.releases import DEPLOYMENT_LABEL, HelmStatus, ReleaseRef
 from kapsa.runtime import Client, ListOptions
 
 __all__ = ["DeployedRelease", "ReleaseObject", "ReleaseReader"]
 
 _MOST_CACHED = 2000
-_LIMITS = YamlLimits()
 
 
 class ReleaseObject(msgspec.Struct, frozen=True):
@@ -84,7 +83,7 @@ def _revision(metadata: Mapping[str, Any]) -> int:
 
 def _parsed(release: ReleaseRef, secret: Mapping[str, Any]) -> DeployedRelease:
     record = read_release(secret)
-    objects = load_objects(record.manifest.encode(), f"the manifest of release {release}", _LIMITS)
+    objects = load_objects(record.manifest.encode(), f"the manifest of release {release}", MANIFEST_LIMITS)
     return DeployedRelease(
         release,
         record.revision,

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from kapsa.adapters.helm.release_secret import RELEASE_SECRET, HelmRelease, read_release
-from kapsa.adapters.manifests.yaml_documents import YamlLimits, load_objects
+from kapsa.adapters.helm.release_secret import MANIFEST_LIMITS, RELEASE_SECRET, HelmRelease, read_release
+from kapsa.adapters.manifests.yaml_documents import load_objects
 from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterRefused
 from kapsa.runtime import Client, ListOptions, NotFound
@@ -30,7 +30,6 @@ WEBHOOK_CONFIGURATIONS = frozenset(
         ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
     }
 )
-_LIMITS = YamlLimits(bytes=24 * 1024 * 1024, documents=5000, nodes=2_000_000)
 
 
 class ReleaseObjects(msgspec.Struct, frozen=True):
@@ -85,7 +84,7 @@ async def read_objects(client: Client, release: ReleaseRef) -> ReleaseObjects | 
 
 def _parsed(secret: Mapping[str, Any], release: ReleaseRef) -> ReleaseObjects:
     record = read_release(secret)
-    objects = load_objects(record.manifest.encode(), f"the manifest of {release}", _LIMITS)
+    objects = load_objects(record.manifest.encode(), f"the manifest of {release}", MANIFEST_LIMITS)
     return ReleaseObjects(release, record, tuple(objects))
 
 

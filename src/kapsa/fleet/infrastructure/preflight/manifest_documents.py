@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 from kapsa.adapters.errors import LimitExceeded
-from kapsa.adapters.manifests.yaml_documents import YamlLimits, load_objects
+from kapsa.adapters.helm.release_secret import MANIFEST_LIMITS
+from kapsa.adapters.manifests.yaml_documents import load_objects
 
 __all__ = ["ManifestObject", "object_name", "read_objects", "replace_objects"]
 
-LIMITS = YamlLimits(bytes=24 * 1024 * 1024, nodes=1_000_000, documents=5000)
 _SEPARATOR = re.compile(rb"^---(?=\s|$)", re.MULTILINE)
 _COMMENTS = re.compile(rb"\A(?:\s*#[^\n]*\n)+")
 # JSON allows these in a string as they are; YAML does not, or reads a line break.
@@ -35,15 +35,15 @@ def read_objects(manifest: bytes, what: str = "the manifest") -> list[ManifestOb
 
     Raises the errors of `load_objects`.
     """
-    if len(manifest) > LIMITS.bytes:
-        raise LimitExceeded(f"{what} is larger than {LIMITS.bytes // 1024} KB")
+    if len(manifest) > MANIFEST_LIMITS.bytes:
+        raise LimitExceeded(f"{what} is larger than {MANIFEST_LIMITS.bytes // 1024} KB")
     documents = _SEPARATOR.split(manifest)
-    if len(documents) > LIMITS.documents:
-        raise LimitExceeded(f"{what} has more than {LIMITS.documents} documents")
+    if len(documents) > MANIFEST_LIMITS.documents:
+        raise LimitExceeded(f"{what} has more than {MANIFEST_LIMITS.documents} documents")
     return [
         ManifestObject(number, content)
         for number, document in enumerate(documents)
-        for content in load_objects(document, what, LIMITS)
+        for content in load_objects(document, what, MANIFEST_LIMITS)
     ]
 
 

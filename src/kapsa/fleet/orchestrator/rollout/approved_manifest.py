@@ -11,14 +11,14 @@ from typing import Any
 
 import msgspec
 
-from kapsa.adapters.manifests.yaml_documents import YamlLimits, load_objects
+from kapsa.adapters.helm.release_secret import MANIFEST_LIMITS
+from kapsa.adapters.manifests.yaml_documents import load_objects
 
 __all__ = ["crds_in", "services_in", "without_crds"]
 
 # Three dashes at the start of a line begin a document: content of a scalar is indented.
 _SEPARATOR = re.compile(rb"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 _KIND = b"CustomResourceDefinition"
-_LIMITS = YamlLimits(bytes=32 * 1024 * 1024, documents=5000, nodes=2_000_000)
 
 
 def without_crds(manifest: bytes) -> bytes:
@@ -37,7 +37,9 @@ def crds_in(manifest: bytes) -> list[dict[str, Any]]:
 
 def services_in(manifest: bytes) -> list[dict[str, Any]]:
     """Return the Services of a manifest."""
-    return [each for each in load_objects(manifest, "the manifest", _LIMITS) if each["kind"] == "Service"]
+    return [
+        each for each in load_objects(manifest, "the manifest", MANIFEST_LIMITS) if each["kind"] == "Service"
+    ]
 
 
 def _remainder(text: bytes, objects: list[dict[str, Any]]) -> bytes:
@@ -54,7 +56,7 @@ def _documents(manifest: bytes) -> Iterator[tuple[bytes, list[dict[str, Any]]]]:
     bounds = sorted({0, *starts, len(manifest)})
     for start, end in itertools.pairwise(bounds):
         text = manifest[start:end]
-        yield text, load_objects(text, "the manifest", _LIMITS) if _KIND in text else []
+        yield text, load_objects(text, "the manifest", MANIFEST_LIMITS) if _KIND in text else []
 
 
 def _is_crd(manifest: dict[str, Any]) -> bool:
