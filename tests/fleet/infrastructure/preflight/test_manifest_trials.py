@@ -298,3 +298,71 @@ async def test_a_cluster_that_does_not_answer_is_unreachable() -> None:
     )
     with pytest.raises(ClusterUnreachable, match="did not answer within 120 seconds"):
         await DryRunTrials(refuse).attempt(request)
+
+
+def hook(name: str, events: str, **data: str) -> dict[str, Any]:
+    """Return a ConfigMap that Helm creates at an event of the release."""
+    made = config(name, **data)
+    return {**made, "metadata": {**made["metadata"], "annotations": {"helm.sh/hook": events}}}
+
+
+async def test_hooks_are_tried_when_their_event_is_due_and_left_alone_otherwise(target: Cluster) -> None:
+    content = manifest(
+        hook("Wrong_At_Install", "pre-install"),
+        hook("Wrong_At_Upgrade", "post-upgrade,post-rollback"),
+        hook("Wrong_At_Test", "test"),
+        hook("fine", "pre-install,pre-upgrade"),
+    )
+    install = await target.attempt(content)
+    assert [each.check for each in install.problems] == ["InvalidObject"]
+    assert "Wrong_At_Install" in install.problems[0].message
+    before = PresentRelease(manifest(config()).decode())
+    upgrade = await target.attempt(content, replaced=before, running=before)
+    assert [each.check for each in upgrade.problems] == ["InvalidObject"]
+    assert "Wrong_At_Upgrade" in upgrade.problems[0].message
+    assert install.manifest == upgrade.manifest == content
+    left = [
+        each["metadata"]["name"]
+        for each in (await target.client.list("v1/ConfigMap", namespace="widgets")).items
+    ]
+    assert "fine" not in left, "a trial creates nothing"
+
+
+async def test_a_hook_of_the_last_time_belongs_to_no_release_and_is_not_in_the_way(target: Cluster) -> None:
+    made = hook("migrate", "pre-upgrade")
+    await target.client.create({**made, "metadata": {**made["metadata"], "namespace": "widgets"}})
+    before = PresentRelease(manifest(config()).decode())
+    report = await target.attempt(
+        manifest(hook("migrate", "pre-upgrade", step="2")), replaced=before, running=before
+    )
+    assert (report.problems, report.conflicts) == ((), ())
+
+
+async def test_a_webhook_that_cannot_be_called_is_named_as_a_failure_of_admission(target: Cluster) -> None:
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]}
+    webhook = {
+        "name": "away.example.com",
+        "clientConfig": {"url": "https://127.0.0.1:1/validate"},
+        "rules": [rule],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "widgets"}},
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "timeoutSeconds": 2,
+    }
+    configuration = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "away"},
+        "webhooks": [webhook],
+    }
+    await target.client.create(configuration)
+    try:
+        # A webhook takes effect a moment after it is created.
+        report = await eventually(
+            lambda: target.attempt(manifest(config(a="1"))), lambda each: bool(each.problems), "a problem"
+        )
+    finally:
+        await target.client.delete("admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration", "away")
+    assert checks(report) == ["AdmissionFailed"]
+    assert "ConfigMap widgets/settings" in report.problems[0].message
+    assert "away.example.com" in report.problems[0].message
