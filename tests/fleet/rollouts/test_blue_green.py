@@ -11,9 +11,10 @@ import pytest
 
 from kapsa.fleet.settings import FleetSettings
 from kapsa.runtime import Client, WatchEvent
-from tests.fleet.rollouts.live_fleet import GREEN, NAMESPACE, live_fleet, sample_chart
+from tests.eventually import eventually
+from tests.fleet.rollouts.live_fleet import GREEN, NAMESPACE, SECONDS, LiveFleet, live_fleet, sample_chart
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1200)
 _LEASE = "coordination.k8s.io/v1/Lease"
 
 
@@ -87,19 +88,20 @@ async def test_two_controllers_never_run_at_a_switch_and_at_the_way_back(setting
         assert max(len(state) for state in states) == 1, states
 
 
-async def _await_switch(fleet: Any, deployment: str) -> None:
-    for _ in range(300):
-        details = await fleet.details(deployment)
-        if "a person to switch" in str(details):
-            return
-        await asyncio.sleep(0.1)
-    raise AssertionError(await fleet.story(deployment))
+async def _await_switch(fleet: LiveFleet, deployment: str) -> None:
+    await eventually(
+        lambda: fleet.story(deployment),
+        lambda story: "a person to switch" in story,
+        "a wait for a person to switch",
+        seconds=SECONDS,
+    )
 
 
-async def _await_rolled_back(fleet: Any, deployment: str) -> None:
-    for _ in range(400):
-        details = await fleet.details(deployment)
-        if details["deployment"]["phase"] == "RolledBack":
-            return
-        await asyncio.sleep(0.1)
-    raise AssertionError(await fleet.story(deployment))
+async def _await_rolled_back(fleet: LiveFleet, deployment: str) -> None:
+    async def phase() -> str:
+        return str((await fleet.details(deployment))["deployment"]["phase"])
+
+    await eventually(
+        phase, lambda name: name in ("RolledBack", "Failed"), "the end of the rollback", seconds=SECONDS
+    )
+    assert await phase() == "RolledBack", await fleet.story(deployment)

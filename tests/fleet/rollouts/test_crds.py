@@ -16,12 +16,12 @@ from kapsa.fleet.settings import FleetSettings
 from kapsa.fleet.testing.sample_chart import GROUP, gadget_crd
 from kapsa.runtime import Client
 from tests.eventually import eventually
-from tests.fleet.rollouts.live_fleet import CHART, NAMESPACE, LiveFleet, live_fleet, sample_chart
+from tests.fleet.rollouts.live_fleet import CHART, NAMESPACE, SECONDS, LiveFleet, live_fleet, sample_chart
 
 ONE = {"dev-1": "Dev"}
 CRD = f"gadgets.{GROUP}"
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.long]
 
 
 async def roll_back(fleet: LiveFleet, deployment: str) -> Any:
@@ -34,7 +34,7 @@ async def roll_back(fleet: LiveFleet, deployment: str) -> Any:
     def ended(details: Any) -> bool:
         return details["deployment"]["phase"] in ("RolledBack", "Failed")
 
-    details = await eventually(look, ended, "the end of the rollback", seconds=150)
+    details = await eventually(look, ended, "the end of the rollback", seconds=SECONDS)
     assert details["deployment"]["phase"] == "RolledBack", await fleet.story(deployment)
     return details
 

@@ -13,13 +13,14 @@ import pytest
 from kapsa.devcluster.faults.plan import Drop, FaultPlan, FaultRule
 from kapsa.fleet.settings import FleetSettings
 from tests.eventually import eventually
-from tests.fleet.rollouts.live_fleet import CHART, LiveFleet, live_fleet, sample_chart
+from tests.fleet.rollouts.live_fleet import CHART, SECONDS, LiveFleet, live_fleet, sample_chart
 
 TWO = {"dev-1": "Dev", "dev-2": "Dev"}
 OLD, NEW = dict.fromkeys(TWO, "1.0.0"), dict.fromkeys(TWO, "2.0.0")
-HALVES = {"percentages": [50, 100], "evaluationPeriod": "PT2S"}
+HALVES = {"percentages": [50, 100], "evaluationPeriod": "PT10S"}
+"""The soak is long enough for a busy test to see the first cluster validate."""
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.long]
 
 
 @asynccontextmanager
@@ -33,7 +34,10 @@ async def installed(settings: FleetSettings, **options: Any) -> AsyncIterator[Li
 
 async def await_state(fleet: LiveFleet, deployment: str, cluster: str, *states: str) -> None:
     await eventually(
-        lambda: fleet.states(deployment), lambda each: each[cluster] in states, f"{cluster} to be {states}"
+        lambda: fleet.states(deployment),
+        lambda each: each[cluster] in states,
+        f"{cluster} to be {states}",
+        seconds=SECONDS,
     )
 
 
@@ -63,7 +67,9 @@ async def test_an_admin_takes_a_completed_deployment_back_from_every_cluster(set
         async def phase() -> str:
             return str((await fleet.details(deployment))["deployment"]["phase"])
 
-        await eventually(phase, lambda name: name in ("RolledBack", "Failed"), "the end of the rollback")
+        await eventually(
+            phase, lambda name: name in ("RolledBack", "Failed"), "the end of the rollback", seconds=SECONDS
+        )
         assert await phase() == "RolledBack", await fleet.story(deployment)
         status = await fleet.admin.get(f"/deployments/{deployment}/rollback-status")
         assert "customers complain" in status["reason"]
@@ -75,7 +81,7 @@ async def test_an_abort_leaves_every_cluster_as_it_is_and_a_retry_finishes_the_r
     settings: FleetSettings,
 ) -> None:
     async with installed(settings) as fleet:
-        deployment = await fleet.deploy("2.0.0", "Canary", {**HALVES, "evaluationPeriod": "PT8S"})
+        deployment = await fleet.deploy("2.0.0", "Canary", HALVES)
         await await_state(fleet, deployment, "dev-1", "Validating")
         status, _ = await fleet.admin.call("DELETE", f"/deployments/{deployment}")
         assert status == 200
@@ -106,7 +112,9 @@ async def test_a_frozen_cluster_waits_and_an_admin_may_override_the_freeze(setti
             clusters = (await fleet.details(waiting))["clusters"]
             return str(next(each["waitsFor"] for each in clusters if each["cluster"] == "dev-2"))
 
-        await eventually(reason, lambda text: "year end" in text, "a wait that names the freeze")
+        await eventually(
+            reason, lambda text: "year end" in text, "a wait that names the freeze", seconds=SECONDS
+        )
         assert await fleet.versions() == {"dev-1": "2.0.0", "dev-2": "1.0.0"}
         await fleet.admin.call("DELETE", f"/deployments/{waiting}")
         await fleet.await_phase(waiting, "Aborted")
@@ -122,10 +130,10 @@ async def test_a_cluster_that_stops_answering_makes_the_rollout_wait_and_causes_
 ) -> None:
     faults = FaultPlan()
     async with installed(settings, faults={"dev-1": faults}) as fleet:
-        deployment = await fleet.deploy("2.0.0", "Canary", {**HALVES, "evaluationPeriod": "PT4S"})
+        deployment = await fleet.deploy("2.0.0", "Canary", HALVES)
         await await_state(fleet, deployment, "dev-1", "Validating")
         away = faults.add(FaultRule(action=Drop(), times=0))
-        await asyncio.sleep(6)  # longer than the soak, and than three checks
+        await asyncio.sleep(12)  # longer than the soak, and than three checks
         details = await fleet.details(deployment)
         assert details["deployment"]["phase"] in ("Deploying", "Validating"), await fleet.story(deployment)
         assert await fleet.states(deployment) == {"dev-1": "Validating", "dev-2": "Pending"}
@@ -136,7 +144,7 @@ async def test_a_cluster_that_stops_answering_makes_the_rollout_wait_and_causes_
 
 async def test_a_cluster_that_is_deleted_in_the_middle_stops_no_other(settings: FleetSettings) -> None:
     async with installed(settings) as fleet:
-        deployment = await fleet.deploy("2.0.0", "Canary", {**HALVES, "evaluationPeriod": "PT3S"})
+        deployment = await fleet.deploy("2.0.0", "Canary", HALVES)
         await await_state(fleet, deployment, "dev-1", "Validating")
         status, answer = await fleet.admin.call("DELETE", "/clusters/dev-1")
         assert status in (200, 204), answer
@@ -150,7 +158,7 @@ async def test_a_second_manager_finishes_what_a_stopped_one_has_begun(settings: 
     from kapsa.fleet.server.lifecycle import FleetServer
 
     async with installed(settings) as fleet:
-        deployment = await fleet.deploy("2.0.0", "Canary", {**HALVES, "evaluationPeriod": "PT1S"})
+        deployment = await fleet.deploy("2.0.0", "Canary", HALVES)
         await await_state(fleet, deployment, "dev-1", "Applying", "Validating")
         await fleet.server.tasks.stop()
         async with FleetServer(settings):

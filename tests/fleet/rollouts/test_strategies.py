@@ -14,7 +14,7 @@ TEN = {f"c-{number:02}": "Dev" if number < 6 else "Staging" for number in range(
 THREE = {"dev-1": "Dev", "dev-2": "Dev", "staging-1": "Staging"}
 FINISHED = gadget_crd(more={"finish": {"type": "string"}})
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1200)
 
 
 async def test_a_canary_reaches_ten_clusters_and_a_bad_version_leaves_all_of_them_as_they_were(
