@@ -47,7 +47,8 @@ def abort(deployment: VersionDeployment, targets: list[RolloutTarget], now: date
 
 
 def _ended(target: RolloutTarget) -> RolloutTarget:
-    return _replace(target, step=TargetStep.SKIPPED, goal=TargetGoal.HOLD, reason="Aborted", next_run_at=None)
+    step = TargetStep.ABORTED if target.changed else TargetStep.SKIPPED
+    return _replace(target, step=step, goal=TargetGoal.HOLD, reason="Aborted", next_run_at=None)
 
 
 def pause(deployment: VersionDeployment, targets: list[RolloutTarget], now: datetime) -> DeploymentChange:

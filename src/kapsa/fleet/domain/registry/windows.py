@@ -91,7 +91,11 @@ def judge_windows(
     reason = _closed_reason(windows, freezes, now)
     if not reason:
         return WindowVerdict(open=True)
-    return WindowVerdict(open=False, reason=reason, opens_at=_opening(windows, freezes, now))
+    try:
+        opens_at = _opening(windows, freezes, now)
+    except OverflowError:  # a freeze until the end of the calendar, and no week after it
+        opens_at = None
+    return WindowVerdict(open=False, reason=reason, opens_at=opens_at)
 
 
 def _closed_reason(

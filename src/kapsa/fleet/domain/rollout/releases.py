@@ -22,6 +22,7 @@ __all__ = [
     "carries",
     "is_rollback",
     "latest_record",
+    "made_by",
     "match_rollback",
     "match_uninstall",
     "match_upgrade",
@@ -160,6 +161,11 @@ def is_rollback(record: ReleaseRecord, release: ReleaseRef, revision: int) -> bo
         f'Rollback "{release.name}" failed'
     )
     return failed or record.description == f"Rollback to {revision}"
+
+
+def made_by(record: ReleaseRecord, deployment: str, release: ReleaseRef, base: int) -> bool:
+    """Return whether a deployment made a revision, as an upgrade or as the rollback to the revision `base`."""
+    return record.labels.get(DEPLOYMENT_LABEL) == deployment or is_rollback(record, release, base)
 
 
 def match_uninstall(intent: ReleaseIntent, history: Sequence[ReleaseRecord]) -> IntentVerdict:

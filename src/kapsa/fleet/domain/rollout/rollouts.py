@@ -13,7 +13,7 @@ import msgspec
 
 from kapsa.fleet.domain.rollout.deployments import DeploymentPhase, VersionDeployment
 from kapsa.fleet.domain.rollout.strategies import RolloutStage
-from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetGoal, TargetState, TargetStep
+from kapsa.fleet.domain.rollout.targets import DELETED, RolloutTarget, TargetGoal, TargetState, TargetStep
 
 __all__ = ["RolloutCourse", "steer"]
 
@@ -21,7 +21,7 @@ Struct = TypeVar("Struct", bound=msgspec.Struct)
 
 _SETTLED = frozenset({TargetState.HEALTHY, TargetState.SKIPPED})
 _FORWARD = frozenset({DeploymentPhase.DEPLOYING, DeploymentPhase.VALIDATING, DeploymentPhase.PAUSED})
-_ROLLBACK_ENDS = frozenset({TargetState.ROLLED_BACK, TargetState.SKIPPED})
+_ROLLBACK_ENDS = frozenset({TargetStep.ROLLED_BACK, TargetStep.ROLLBACK_FAILED})
 
 
 class RolloutCourse(msgspec.Struct, frozen=True):
@@ -97,13 +97,19 @@ def _steer_back(
 
 
 def _back(target: RolloutTarget) -> bool:
-    return target.state in _ROLLBACK_ENDS or target.step is TargetStep.ROLLBACK_FAILED
+    """Return whether a rollback has nothing more to do here. A skipped cluster may run what an earlier attempt made."""
+    if target.step is TargetStep.SKIPPED:
+        return not target.changed or target.reason == DELETED
+    return target.step in _ROLLBACK_ENDS
 
 
 def _abort(deployment: VersionDeployment, targets: Sequence[RolloutTarget], now: datetime) -> RolloutCourse:
-    """Let acts that have begun end, then leave every cluster as it is."""
-    busy = [target for target in targets if target.state is TargetState.APPLYING]
-    changed = {target.cluster_id: _left(target) for target in targets if target.state in _OPEN}
+    """Let acts that have begun end, unless they gave up, then leave every cluster as it is."""
+    applying = [target for target in targets if target.state is TargetState.APPLYING]
+    busy = [target for target in applying if not target.stalled]
+    stuck = [target for target in applying if target.stalled]
+    unfinished = [*stuck, *(target for target in targets if target.state in _OPEN)]
+    changed = {target.cluster_id: _left(target) for target in unfinished}
     if busy:
         waits_for = f"the acts under way on {_names(busy)} to end"
         return RolloutCourse(_replace(deployment, waits_for=waits_for), changed)
@@ -127,6 +133,7 @@ def _left(target: RolloutTarget) -> RolloutTarget:
         reason="Aborted",
         waits_for="",
         deadline=None,
+        stalled="",
     )
 
 

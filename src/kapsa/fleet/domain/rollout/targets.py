@@ -17,6 +17,7 @@ from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
 from kapsa.fleet.domain.rollout.releases import ReleaseIntent, ReleaseRef
 
 __all__ = [
+    "DELETED",
     "STEP_STATES",
     "STEP_TRANSITIONS",
     "RolloutTarget",
@@ -25,6 +26,10 @@ __all__ = [
     "TargetStep",
     "check_step",
 ]
+
+
+DELETED = "Deleted"
+"""The reason of a cluster that was skipped because it is no longer registered."""
 
 
 class TargetState(enum.StrEnum):
@@ -131,31 +136,33 @@ STEP_STATES: Mapping[TargetStep, TargetState] = {
 }
 """The state that people see for each step."""
 
-_ENDS = frozenset({TargetState.ROLLED_BACK, TargetState.SKIPPED, TargetState.ABORTED, TargetState.FAILED})
 _BACK = {_S.PREPARE_ROLLBACK}
-_VERIFIED = {_S.FAILED, _S.ABORTED, *_BACK}
+_LEFT = {_S.ABORTED, *_BACK}
+_VERIFIED = {_S.FAILED, *_LEFT}
 
 STEP_TRANSITIONS: Mapping[TargetStep, frozenset[TargetStep]] = {
-    # A cluster that is deleted in the middle is skipped, whatever its step is.
-    step: frozenset(following if STEP_STATES[step] in _ENDS else {*following, _S.SKIPPED})
+    # A cluster that is deleted is skipped, whatever its step is.
+    step: frozenset(following if step is _S.ROLLED_BACK else {*following, _S.SKIPPED})
     for step, following in {
-        _S.WAIT: {_S.PREPARE, _S.SKIPPED},
-        _S.PREPARE: {_S.WAIT, _S.UPGRADE, _S.INSTALL_NEXT, _S.SKIPPED},
-        _S.UPGRADE: {_S.VALIDATE, _S.WATCH, _S.FAILED, *_BACK},
+        # An earlier attempt may have changed the cluster: it is left so, or goes back, before its turn comes.
+        _S.WAIT: {_S.PREPARE, *_LEFT},
+        _S.PREPARE: {_S.WAIT, _S.UPGRADE, _S.INSTALL_NEXT, *_LEFT},
+        # An act that gave up can be left where it is.
+        _S.UPGRADE: {_S.VALIDATE, _S.WATCH, *_VERIFIED},
         _S.VALIDATE: {_S.WATCH, *_VERIFIED},
         _S.WATCH: {_S.DONE, _S.RETAIN_LIVE, *_VERIFIED},
-        _S.INSTALL_NEXT: {_S.VALIDATE_NEXT, _S.FAILED, *_BACK},
+        _S.INSTALL_NEXT: {_S.VALIDATE_NEXT, *_VERIFIED},
         _S.VALIDATE_NEXT: {_S.AWAIT_SWITCH, *_VERIFIED},
         _S.AWAIT_SWITCH: {_S.STOP_LIVE, *_VERIFIED},
-        _S.STOP_LIVE: {_S.AWAIT_LIVE_STOP, *_BACK},
-        _S.AWAIT_LIVE_STOP: {_S.START_NEXT, _S.FAILED, *_BACK},
-        _S.START_NEXT: {_S.SWITCH_WEBHOOKS, *_BACK},
-        _S.SWITCH_WEBHOOKS: {_S.VALIDATE, _S.FAILED, *_BACK},
+        _S.STOP_LIVE: {_S.AWAIT_LIVE_STOP, *_LEFT},
+        _S.AWAIT_LIVE_STOP: {_S.START_NEXT, *_VERIFIED},
+        _S.START_NEXT: {_S.SWITCH_WEBHOOKS, *_LEFT},
+        _S.SWITCH_WEBHOOKS: {_S.VALIDATE, *_VERIFIED},
         _S.RETAIN_LIVE: {_S.RETIRE_LIVE, *_BACK},
         _S.RETIRE_LIVE: {_S.DONE},
         _S.DONE: {*_BACK},
         _S.PREPARE_ROLLBACK: {_S.REVERT, _S.REMOVE, _S.STOP_NEXT, _S.ROLLED_BACK, _S.ROLLBACK_FAILED},
-        _S.REVERT: {_S.VALIDATE_REVERTED, _S.ROLLBACK_FAILED},
+        _S.REVERT: {_S.VALIDATE_REVERTED, _S.ROLLED_BACK, _S.ROLLBACK_FAILED},
         _S.REMOVE: {_S.ROLLED_BACK, _S.ROLLBACK_FAILED},
         _S.STOP_NEXT: {_S.AWAIT_NEXT_STOP, _S.ROLLBACK_FAILED},
         _S.AWAIT_NEXT_STOP: {_S.START_LIVE, _S.ROLLBACK_FAILED},
@@ -167,7 +174,7 @@ STEP_TRANSITIONS: Mapping[TargetStep, frozenset[TargetStep]] = {
         _S.ROLLBACK_FAILED: {_S.WAIT, *_BACK},
         _S.ABORTED: {_S.WAIT, *_BACK},
         _S.ROLLED_BACK: {_S.WAIT},
-        _S.SKIPPED: {_S.WAIT},
+        _S.SKIPPED: {_S.WAIT, *_BACK},
     }.items()
 }
 """The steps that may follow each step."""

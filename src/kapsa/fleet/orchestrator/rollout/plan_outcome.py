@@ -6,7 +6,7 @@ import msgspec
 
 from kapsa.fleet.domain.rollout.deployments import DeploymentPhase, VersionDeployment
 from kapsa.fleet.domain.rollout.plans import RolloutPlan, plan_digest
-from kapsa.fleet.domain.rollout.targets import TargetStep
+from kapsa.fleet.domain.rollout.targets import DELETED, TargetStep
 from kapsa.fleet.orchestrator.approval_requests import ApprovalDesk
 from kapsa.fleet.orchestrator.planner import PlannedRollout
 from kapsa.fleet.orchestrator.ports.plan_sources import FleetRegistry
@@ -104,7 +104,7 @@ class PlanDesk:
         for target in remaining(await self._store.targets(connection, deployment.id)):
             each = planned.get(target.cluster_id)
             if each is None:
-                reason = "Offline" if target.cluster_name in plan.skipped else "Deleted"
+                reason = "Offline" if target.cluster_name in plan.skipped else DELETED
                 target = msgspec.structs.replace(target, step=TargetStep.SKIPPED, reason=reason)
             else:
                 target = msgspec.structs.replace(

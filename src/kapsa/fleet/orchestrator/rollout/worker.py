@@ -6,7 +6,14 @@ import msgspec
 import structlog
 
 from kapsa.fleet.domain.rollout.deployments import OfflinePolicy, RolloutEvent
-from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetGoal, TargetState, TargetStep, check_step
+from kapsa.fleet.domain.rollout.targets import (
+    DELETED,
+    RolloutTarget,
+    TargetGoal,
+    TargetState,
+    TargetStep,
+    check_step,
+)
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone, ClusterNotReady, ClusterRefused
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard, LeaseLost
@@ -74,6 +81,7 @@ _TURNS_BACK = frozenset(
         TargetState.APPLYING,
         TargetState.VALIDATING,
         TargetState.HEALTHY,
+        TargetState.SKIPPED,
         TargetState.ABORTED,
     }
 )
@@ -197,9 +205,11 @@ def _before_step(turn: ClusterTurn) -> RolloutTarget | None:
 
 
 def _deleted(turn: ClusterTurn) -> RolloutTarget:
-    if turn.target.step in STEPS:
-        return turn.end(TargetStep.SKIPPED, "Deleted", "the cluster is no longer registered")
-    return msgspec.structs.replace(turn.target, next_run_at=None)
+    target = turn.target
+    goes_back = target.goal is TargetGoal.ROLL_BACK and target.step is not TargetStep.ROLLED_BACK
+    if target.step in STEPS or goes_back:
+        return turn.end(TargetStep.SKIPPED, DELETED, "the cluster is no longer registered")
+    return msgspec.structs.replace(target, next_run_at=None)
 
 
 def _unreachable(turn: ClusterTurn, message: str) -> RolloutTarget:

@@ -69,9 +69,7 @@ async def switch_webhooks(turn: ClusterTurn, services: ClusterServices) -> Rollo
     except ClusterNotReady as error:
         return _wait(turn, "WebhooksNotReady", str(error))
     if target.state is TargetState.ROLLING_BACK:
-        return turn.advance(
-            TargetStep.VALIDATE_REVERTED, progress=GateProgress(), revision=target.base_revision or 0
-        )
+        return turn.advance(TargetStep.VALIDATE_REVERTED, progress=GateProgress())
     return turn.advance(TargetStep.VALIDATE, progress=GateProgress())
 
 

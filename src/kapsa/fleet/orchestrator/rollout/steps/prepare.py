@@ -6,6 +6,7 @@ from kapsa.fleet.domain.rollout.releases import (
     IntentMatch,
     ReleaseRecord,
     latest_record,
+    made_by,
     match_upgrade,
 )
 from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetStep
@@ -62,8 +63,8 @@ def _intent(
 
 
 def _base(turn: ClusterTurn, live: tuple[ReleaseRecord, ...]) -> dict[str, object]:
-    """Return what a rollback returns to. An earlier attempt has set it, if there was one."""
-    if turn.target.changed:
+    """Return what a rollback returns to. An earlier attempt has set it, if its revision is still there."""
+    if turn.target.changed and _continues(turn, latest_record(live)):
         return {}
     deployed = latest_record([record for record in live if record.status is HelmStatus.DEPLOYED])
     if deployed is None:
@@ -74,3 +75,11 @@ def _base(turn: ClusterTurn, live: tuple[ReleaseRecord, ...]) -> dict[str, objec
         "base_digest": turn.target.present_chart if planned else "",
         "base_version": deployed.version,
     }
+
+
+def _continues(turn: ClusterTurn, latest: ReleaseRecord | None) -> bool:
+    """Return whether nobody else has replaced or removed the release since the attempt before."""
+    if latest is None:
+        return not turn.target.base_revision
+    base = turn.target.base_revision or 0
+    return latest.revision == base or made_by(latest, str(turn.deployment.id), turn.target.live, base)

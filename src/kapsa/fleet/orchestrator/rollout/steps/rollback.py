@@ -1,13 +1,15 @@
 """The way back: the intent of the rollback, Helm's rollback, and the removal of a first install."""
 
+import msgspec
+
 from kapsa.fleet.domain.health import GateProgress
 from kapsa.fleet.domain.rollout.releases import (
     DEPLOYMENT_LABEL,
     IntentMatch,
     ReleaseIntent,
     ReleaseRecord,
-    is_rollback,
     latest_record,
+    made_by,
     match_rollback,
     match_uninstall,
 )
@@ -26,15 +28,13 @@ async def prepare_rollback(turn: ClusterTurn, services: ClusterServices) -> Roll
     if target.blue_green:
         return await _prepare_blue_green(turn, services, latest)
     if latest is not None and not _ours(turn, latest):
-        message = f"revision {latest.revision} ({latest.status}) of {target.next} was made by another client"
-        return turn.wait_or_give_up("ChangedByOther", message)
+        return _changed_by_other(turn, latest)
+    if target.base_revision and not any(record.revision == target.base_revision for record in history):
+        return _gone(turn)
     if latest is None or latest.revision == target.base_revision:
-        await services.clusters.revert_crds(target.cluster_id, turn.deployment.chart_digest, turn.guard)
-        return turn.end(TargetStep.ROLLED_BACK, target.reason, target.message)
+        return await _end_unchanged(turn, services, latest.revision if latest else 0)
     if not target.base_revision:
         return turn.advance(TargetStep.REMOVE, intent=turn.intend(target.next, latest.revision))
-    if not any(record.revision == target.base_revision for record in history):
-        return _gone(turn)
     intent = turn.intend(target.next, latest.revision + 1, returns_to=target.base_revision)
     return turn.advance(TargetStep.REVERT, intent=intent)
 
@@ -47,8 +47,28 @@ async def _prepare_blue_green(
         if not await services.helm.history(target.cluster_id, target.live):
             return _gone(turn)
         return turn.advance(TargetStep.STOP_NEXT, stopped_at=None, gap_seconds=None)
-    revision = latest.revision if latest else 0
-    return turn.advance(TargetStep.REMOVE, intent=turn.intend(target.next, revision))
+    if latest is None or (target.intent is not None and latest.revision < target.intent.revision):
+        return await _end_unchanged(turn, services, 0)
+    if latest.labels.get(DEPLOYMENT_LABEL) != str(turn.deployment.id):
+        return _changed_by_other(turn, latest)
+    return turn.advance(TargetStep.REMOVE, intent=turn.intend(target.next, latest.revision))
+
+
+async def _end_unchanged(turn: ClusterTurn, services: ClusterServices, revision: int) -> RolloutTarget:
+    """Return the target of a cluster on which Helm has made nothing yet: only its CRDs go back."""
+    target = turn.target
+    await services.clusters.revert_crds(target.cluster_id, turn.deployment.chart_digest, turn.guard)
+    return _ended(turn, revision)
+
+
+def _ended(turn: ClusterTurn, revision: int) -> RolloutTarget:
+    back = turn.end(TargetStep.ROLLED_BACK, turn.target.reason, turn.target.message)
+    return msgspec.structs.replace(back, revision=revision)
+
+
+def _changed_by_other(turn: ClusterTurn, latest: ReleaseRecord) -> RolloutTarget:
+    message = f"revision {latest.revision} ({latest.status}) of {turn.target.next} was made by another client"
+    return turn.wait_or_give_up("ChangedByOther", message)
 
 
 def _gone(turn: ClusterTurn) -> RolloutTarget:
@@ -58,9 +78,9 @@ def _gone(turn: ClusterTurn) -> RolloutTarget:
 
 def _ours(turn: ClusterTurn, latest: ReleaseRecord) -> bool:
     """Return whether the last revision is the one before the deployment, or one that the deployment made."""
-    base = turn.target.base_revision or 0
-    made = latest.labels.get(DEPLOYMENT_LABEL) == str(turn.deployment.id)
-    return made or latest.revision == base or is_rollback(latest, turn.target.next, base)
+    target = turn.target
+    base = target.base_revision or 0
+    return latest.revision == base or made_by(latest, str(turn.deployment.id), target.next, base)
 
 
 async def revert(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:
@@ -100,7 +120,7 @@ async def _roll_back(turn: ClusterTurn, services: ClusterServices, intent: Relea
 
 def _reverted(turn: ClusterTurn, revision: int) -> RolloutTarget:
     if not turn.checks_health:
-        return turn.end(TargetStep.ROLLED_BACK, turn.target.reason, turn.target.message)
+        return _ended(turn, revision)
     return turn.advance(TargetStep.VALIDATE_REVERTED, revision=revision, progress=GateProgress())
 
 

@@ -70,7 +70,9 @@ async def validate_reverted(turn: ClusterTurn, services: ClusterServices) -> Rol
     """Check that the release that ran before is healthy again."""
     target = turn.target
     health = await _observed(turn, services, target.live)
-    progress = _recorded(turn, health, chart_digest=target.base_digest)
+    # Blue was never touched: it has the revision of before, and `revision` is that of green.
+    revision = target.base_revision if target.blue_green else target.revision
+    progress = _recorded(turn, health, chart_digest=target.base_digest, revision=revision)
     patience = turn.settings.rollback_patience
     verdict = judge_gate(progress, soak=timedelta(), success_threshold=0.0, patience=patience, now=turn.now)
     match verdict:
@@ -95,7 +97,11 @@ async def _observed(
 
 
 def _recorded(
-    turn: ClusterTurn, health: OperatorHealth | ClusterUnreachable, *, chart_digest: str | None = None
+    turn: ClusterTurn,
+    health: OperatorHealth | ClusterUnreachable,
+    *,
+    chart_digest: str | None = None,
+    revision: int | None = None,
 ) -> GateProgress:
     """Return the progress with one more check. An unknown chart digest is not compared."""
     progress = turn.target.progress
@@ -105,7 +111,7 @@ def _recorded(
     return record_check(
         progress,
         health,
-        revision=turn.target.revision,
+        revision=turn.target.revision if revision is None else revision,
         chart_digest=expected or health.chart_digest,
         now=turn.now,
     )
