@@ -1,4 +1,4 @@
-"""People and other clients get in the way of a rollout: it ends, tells the truth, and loses nothing."""
+"""People and other clients get in the way of a rollout: it ends, reports what is there, and loses nothing."""
 
 from __future__ import annotations
 
