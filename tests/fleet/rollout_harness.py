@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any
 
+from kapsa.fleet.domain.errors import InvalidInput
 from kapsa.fleet.domain.principals import Principal
 from kapsa.fleet.domain.registry.clusters import (
     ClusterCondition,
@@ -77,11 +78,15 @@ class FakePlanSources:
         self.report: dict[str, Any] = {}
         """Fields of every preflight report."""
         self.renders = 0
+        self.unrenderable = ""
+        """The reason why the chart does not render; empty if it does."""
 
     async def layers(self, operator: ManagedOperator, cluster: ManagedCluster) -> LayeredValues:
         return LayeredValues((operator.values, self.values))
 
     async def render(self, request: ChartRenderRequest) -> bytes:
+        if self.unrenderable:
+            raise InvalidInput(self.unrenderable)
         async with self.clusters.interrupt("render"):
             self.renders += 1  # a chart that makes a certificate at each render
             return f"{request.chart_digest} {request.release} certificate {self.renders}".encode()

@@ -20,13 +20,14 @@ _MOST_WARNINGS = 50
 
 
 async def lint_chart(
-    chart: Path, values: Mapping[str, Any], *, namespace: str, limits: ProcessLimits
+    chart: Path, values: Mapping[str, Any], *, namespace: str, limits: ProcessLimits, kube_version: str = ""
 ) -> tuple[str, ...]:
-    """Lint the chart in a directory. Return the warnings.
+    """Lint the chart in a directory, for a cluster of this version. Return the warnings.
 
     Raises `RenderFailed` with helm's own messages if the chart has errors.
     """
     arguments = ["lint", str(chart), "--namespace", namespace, "--quiet"]
+    arguments += [f"--kube-version={kube_version}"] if kube_version else []
     if not await asyncio.to_thread(schemas_are_self_contained, chart):
         arguments += ["--skip-schema-validation"]
     finished = await run_isolated_helm(arguments, values, limits)

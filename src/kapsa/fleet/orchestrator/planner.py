@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from kapsa.fleet.domain.errors import InvalidField, InvalidInput
 from kapsa.fleet.domain.registry.clusters import ManagedCluster
 from kapsa.fleet.domain.registry.operators import ManagedOperator, OperatorVersion
 from kapsa.fleet.domain.registry.windows import judge_windows
@@ -86,7 +85,6 @@ class RolloutPlanner:
         Raises `InvalidInput` if it can never work, and `ClusterUnreachable` if a cluster does not answer and the
         policy is to wait for it.
         """
-        _check_names(request)
         limit = asyncio.Semaphore(PARALLEL)
         results = await asyncio.gather(*(self._bounded(limit, request, each) for each in request.clusters))
         reached = [result for result in results if isinstance(result, tuple)]
@@ -181,15 +179,6 @@ class RolloutPlanner:
         return await self._renderer.render(
             ChartRenderRequest(digest, release, values, version, renamed, cluster.id)
         )
-
-
-def _check_names(request: PlanRequest) -> None:
-    if isinstance(request.strategy, BlueGreenStrategy) and not request.version.facts.names_follow_release:
-        message = (
-            f"BlueGreen cannot be used: cluster-scoped names of {request.operator.name} {request.version.version} "
-            "do not follow the name of the release, so that two releases collide; use Canary or Rolling"
-        )
-        raise InvalidInput(message, InvalidField("/strategy", message))
 
 
 def _releases(request: PlanRequest, cluster: ManagedCluster) -> tuple[ReleaseRef, ReleaseRef]:

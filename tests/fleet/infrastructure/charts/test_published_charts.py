@@ -158,6 +158,28 @@ async def test_a_plain_chart_is_deterministic_and_its_names_follow_the_release(
     assert (facts.deterministic, facts.names_follow_release) == (True, True)
 
 
+@pytest.mark.parametrize("constraint", ["<1.25.0-0", ">=1.99.0-0", ">1.30.0 <1.31.0 || 1.19.x"])
+async def test_a_chart_that_excludes_the_version_that_helm_assumes_is_rendered_for_one_that_it_accepts(
+    charts: PublishedCharts, constraint: str
+) -> None:
+    chart = await inspect(charts, operator_chart(kubeVersion=constraint))
+    assert (chart.facts.kube_version, chart.facts.names_follow_release) == (constraint, True)
+
+
+async def test_a_chart_that_accepts_no_version_of_kubernetes_is_refused(charts: PublishedCharts) -> None:
+    with pytest.raises(InvalidInput, match=r"needs Kubernetes '>1\.30 <1\.20'.*Correct kubeVersion"):
+        await inspect(charts, operator_chart(kubeVersion=">1.30 <1.20"))
+
+
+async def test_a_name_that_cannot_be_suffixed_is_a_fact_about_the_chart(charts: PublishedCharts) -> None:
+    role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: fixed}\n"
+    facts = (await inspect(charts, operator_chart("1.0.0", {"templates/role.yaml": role}))).facts
+    assert (facts.names_follow_release, facts.blue_green_refusal) == (False, "")
+    fast = "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: fast}\nprovisioner: none\n"
+    facts = (await inspect(charts, operator_chart("1.0.0", {"templates/class.yaml": fast}))).facts
+    assert "StorageClass fast is shared by both releases" in facts.blue_green_refusal
+
+
 async def test_hooks_and_subcharts_in_archives_count(charts: PublishedCharts) -> None:
     hook = {
         "apiVersion": "rbac.authorization.k8s.io/v1",

@@ -80,7 +80,9 @@ class ChartFacts(msgspec.Struct, frozen=True, rename="camel"):
     deterministic: bool = True
     """False if two renders of the same values differ, as with generated certificates."""
     names_follow_release: bool = True
-    """False if a cluster-scoped name does not change with the release: blue-green is refused then."""
+    """False if a cluster-scoped name does not change with the release: blue-green suffixes it, if it can."""
+    blue_green_refusal: str = ""
+    """The reason why blue-green cannot roll the chart out; empty if it can, with the values of the registration."""
     kube_version: str = ""
     app_version: str = ""
 

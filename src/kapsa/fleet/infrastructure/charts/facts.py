@@ -8,7 +8,9 @@ import msgspec
 from kapsa.adapters.helm.chart_metadata import ChartMetadata
 from kapsa.fleet.domain.errors import InvalidInput
 from kapsa.fleet.domain.registry.operators import ChartFacts
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.charts.scopes import Kinds, cluster_scoped_kinds, is_crd
+from kapsa.fleet.infrastructure.charts.second_release import blue_green_refusal
 from kapsa.fleet.orchestrator.ports.charts import ChartCrd
 
 __all__ = ["Renders", "chart_crds", "chart_facts"]
@@ -21,6 +23,7 @@ _MOST_CRDS = 200
 class Renders(msgspec.Struct, frozen=True):
     """Renders of one chart with the same values, hooks included."""
 
+    release: ReleaseRef
     objects: Objects
     renamed: Objects
     """Under another name of the release."""
@@ -57,6 +60,7 @@ def chart_facts(metadata: ChartMetadata, crds: tuple[ChartCrd, ...], renders: Re
         webhooks=tuple(sorted({*_webhooks(renders.objects), *_conversions(crds)})),
         deterministic=renders.deterministic,
         names_follow_release=not (scoped & _cluster_scoped(renders.renamed, kinds)),
+        blue_green_refusal=blue_green_refusal(renders.objects, renders.release, kinds),
         kube_version=metadata.kube_version,
         app_version=metadata.app_version,
     )

@@ -29,10 +29,12 @@ from kapsa.adapters.process.limited_process import ProcessLimits
 from kapsa.adapters.redaction import redact
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput
 from kapsa.fleet.domain.registry.operators import ChartFacts, ChartSource, HttpChart, OciChart, UploadedChart
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.domain.values import merge_values
 from kapsa.fleet.domain.versions import is_prerelease, is_version, same_version, version_order
 from kapsa.fleet.infrastructure.charts.differences import differences
 from kapsa.fleet.infrastructure.charts.facts import Objects, Renders, chart_crds, chart_facts
+from kapsa.fleet.infrastructure.charts.kubernetes_versions import accepted_version
 from kapsa.fleet.infrastructure.charts.scopes import is_crd
 from kapsa.fleet.infrastructure.charts.value_texts import texts_in
 from kapsa.fleet.orchestrator.ports.charts import ChartCrd, InspectedChart, RepositoryLogin
@@ -160,15 +162,20 @@ class PublishedCharts:
         self, archive: ChartArchive, directory: Path, namespace: str, values: Mapping[str, Any]
     ) -> InspectedChart:
         limits = self._process_limits
-        warnings = await lint_chart(directory, values, namespace=namespace, limits=limits)
-        render = functools.partial(render_manifest, directory, values, namespace=namespace, limits=limits)
+        version = await accepted_version(archive.metadata.kube_version, limits)
+        warnings = await lint_chart(
+            directory, values, namespace=namespace, limits=limits, kube_version=version
+        )
+        render = functools.partial(
+            render_manifest, directory, values, namespace=namespace, limits=limits, kube_version=version
+        )
         first = await render(release=_RELEASES[0])
         again = await render(release=_RELEASES[0])
         renamed = await render(release=_RELEASES[1])
         complete = await render(release=_RELEASES[0], include_crds=True)
         # Parsing megabytes of CRDs takes seconds: not on the event loop.
         crds, facts = await asyncio.to_thread(
-            _learn, archive.metadata, first, renamed, complete, deterministic=first == again
+            _learn, archive.metadata, namespace, first, renamed, complete, deterministic=first == again
         )
         return InspectedChart(
             archive.content, archive.digest, archive.metadata.version, facts, crds, warnings
@@ -176,10 +183,16 @@ class PublishedCharts:
 
 
 def _learn(
-    metadata: ChartMetadata, first: bytes, renamed: bytes, complete: bytes, *, deterministic: bool
+    metadata: ChartMetadata,
+    namespace: str,
+    first: bytes,
+    renamed: bytes,
+    complete: bytes,
+    *,
+    deterministic: bool,
 ) -> tuple[tuple[ChartCrd, ...], ChartFacts]:
     objects = _objects(first)
-    renders = Renders(objects, _objects(renamed), deterministic)
+    renders = Renders(ReleaseRef(_RELEASES[0], namespace), objects, _objects(renamed), deterministic)
     if complete.endswith(first):  # helm prints the files of crds/ first
         folder = [each for each in _objects(complete[: len(complete) - len(first)]) if is_crd(each)]
     else:

@@ -18,10 +18,10 @@ from kapsa.adapters.process.limited_process import ProcessLimits
 from kapsa.adapters.redaction import redact
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput
 from kapsa.fleet.domain.rollout.releases import ReleaseRef
+from kapsa.fleet.infrastructure.charts.kubernetes_versions import UNSUPPORTED
 from kapsa.fleet.infrastructure.charts.scopes import cluster_scoped_kinds, is_crd
-from kapsa.fleet.infrastructure.charts.suffixed_names import suffixed
+from kapsa.fleet.infrastructure.charts.second_release import second_release
 from kapsa.fleet.infrastructure.charts.value_texts import texts_in
-from kapsa.fleet.infrastructure.operations.handover.idle_marks import rest
 from kapsa.fleet.orchestrator.ports.operators import OperatorRepository
 from kapsa.fleet.orchestrator.ports.plan_sources import ChartRenderRequest, KubernetesUnsupported
 from kapsa.fleet.orchestrator.ports.transactions import Transactions
@@ -30,8 +30,6 @@ __all__ = ["StoredChartRenderer"]
 
 ApiVersions = Callable[[uuid.UUID], Awaitable[tuple[str, ...]]]
 """The API versions that a cluster serves. Raises `ClusterUnreachable` if it does not answer."""
-_UNSUPPORTED = "which is incompatible with Kubernetes"
-"""Helm's words for a chart whose `kubeVersion` leaves the cluster out."""
 _RENDERS = 2
 """Renders at the same time. Each is one run of helm with 65 MB."""
 
@@ -89,7 +87,7 @@ class StoredChartRenderer:
                     )
                 except ExternalError as error:
                     reason = redact(str(error), texts_in(request.values))
-                    if _UNSUPPORTED in reason:
+                    if UNSUPPORTED in reason:
                         raise KubernetesUnsupported(reason) from None
                     message = f"the chart does not render with these values: {reason}"
                     raise InvalidInput(message, InvalidField("/values", message)) from None
@@ -102,14 +100,7 @@ def _second_release(manifest: bytes, release: ReleaseRef, crds: Sequence[Mapping
     """
     objects = load_objects(manifest, "the rendered chart", MANIFEST_LIMITS)
     kinds = cluster_scoped_kinds([*crds, *(each for each in objects if is_crd(each))])
-    for each in objects:
-        if each["kind"] == "DaemonSet":
-            name = each["metadata"].get("name", "")
-            message = (
-                f"BlueGreen cannot be used: DaemonSet {name} cannot be scaled to zero; use Canary or Rolling"
-            )
-            raise InvalidInput(message, InvalidField("/strategy", message))
-    return b"".join(_document(rest(each)) for each in suffixed(objects, release, kinds))
+    return b"".join(_document(each) for each in second_release(objects, release, kinds))
 
 
 def _document(manifest: dict[str, Any]) -> bytes:
