@@ -10,6 +10,7 @@ import msgspec
 
 from kapsa.fleet.domain.errors import NotAllowed, UnknownObject
 from kapsa.fleet.domain.health import CheckKind, Evidence, HealthCheck, OperatorHealth
+from kapsa.fleet.domain.health.drift import FieldDrift
 from kapsa.fleet.domain.principals import Principal
 from kapsa.fleet.orchestrator.ports.clusters import ClusterRepository
 from kapsa.fleet.orchestrator.ports.operators import OperatorRepository
@@ -77,6 +78,9 @@ class OperatorOnCluster(msgspec.Struct, frozen=True, rename="camel"):
     message: str = ""
     checks: tuple[HealthCheck, ...] = ()
     """Each check of the last reading."""
+    drift: tuple[FieldDrift, ...] = ()
+    """Fields of the release that somebody else has changed since, and objects that are missing. Nothing corrects them."""
+    drift_checked_at: datetime | None = None
 
 
 class OperatorHealthReport(msgspec.Struct, frozen=True, rename="camel"):
@@ -161,6 +165,8 @@ def _entry(reading: ReleaseReading, now: datetime) -> OperatorOnCluster:
         reason=reason,
         message=message,
         checks=checks,
+        drift=health.drift.fields if checks and health and health.drift else (),
+        drift_checked_at=health.drift.checked_at if checks and health and health.drift else None,
     )
 
 

@@ -83,3 +83,35 @@ async def test_a_cluster_that_is_deleted_during_a_sweep_keeps_no_reading(operato
     assert health.revision == 2
     async with operator.database.transaction() as connection:
         assert await operator.store.reading(connection, CLUSTER, RELEASE) is None
+
+
+async def test_a_sweep_shows_what_somebody_changed_and_keeps_it_until_the_next_reading_of_drift(
+    operator: OperatorFixture,
+) -> None:
+    await operator.define()
+    await operator.install()
+    await operator.record_installation()
+    await operator.ready()
+    changes = {"spec": {"replicas": 3}}
+    kind = "apps/v1/Deployment"
+    await operator.client.patch(
+        kind, RELEASE.name, changes, namespace=RELEASE.namespace, field_manager="kubectl-edit"
+    )
+
+    async def drift() -> list[tuple[str, str, str]]:
+        await operator.observer.sweep(CLUSTER)
+        async with operator.database.transaction() as connection:
+            stored = await operator.store.reading(connection, CLUSTER, RELEASE)
+        assert stored is not None
+        assert stored.health.drift is not None
+        return [(each.object, each.field, each.manager) for each in stored.health.drift.fields]
+
+    name = f"Deployment {RELEASE.namespace}/{RELEASE.name}"
+    assert await drift() == [(name, ".spec.replicas", "kubectl-edit")]
+    live = await operator.client.get(kind, RELEASE.name, namespace=RELEASE.namespace)
+    assert live["spec"]["replicas"] == 3
+    await operator.client.delete(kind, RELEASE.name, namespace=RELEASE.namespace)
+    operator.pass_time(299)
+    assert await drift() == [(name, ".spec.replicas", "kubectl-edit")]
+    operator.pass_time(2)
+    assert await drift() == [(name, "", "")]

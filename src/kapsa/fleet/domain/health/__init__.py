@@ -4,6 +4,7 @@
 - `gates`: the checks of a new revision, and the decision of its gate.
 - `workloads`, `webhooks`, `resources`, `leases`: the judgement of each part of an operator.
 - `memory`: what one reading leaves for the next, and the baseline that an upgrade is judged against.
+- `drift`: fields of a release that somebody else has changed. It is shown, and judged by nobody.
 - `judgement`: all parts of an operator together.
 """
 

@@ -30,6 +30,8 @@ class HealthLimits(msgspec.Struct, frozen=True):
     restart_window: timedelta = timedelta(minutes=5)
     """A pod fails the check with this many restarts in this time."""
     webhook_seconds: float = 1.0
+    drift: timedelta = timedelta(minutes=5)
+    """The time between two readings of drift, each of which asks for every object of a release."""
 
 
 def limits_for(interval: timedelta) -> HealthLimits:
@@ -42,6 +44,7 @@ def limits_for(interval: timedelta) -> HealthLimits:
         settle=min(usual.settle, interval * 2 / 3),
         reconcile=min(usual.reconcile, max(shortest, interval * 4)),
         lease_patience=min(usual.lease_patience, interval * 2),
+        drift=min(usual.drift, interval * 10),
     )
 
 

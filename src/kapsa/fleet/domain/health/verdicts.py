@@ -5,6 +5,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from kapsa.fleet.domain.health.drift import DriftReading
+
 __all__ = ["CheckKind", "Evidence", "HealthCheck", "OperatorHealth", "combined"]
 
 
@@ -48,6 +50,8 @@ class OperatorHealth(msgspec.Struct, frozen=True, rename="camel"):
     chart_digest: str
     checks: tuple[HealthCheck, ...]
     controller_pods: int = 0
+    drift: DriftReading | None = None
+    """None until it was read. It is not evidence: what somebody changed may work."""
 
     @property
     def evidence(self) -> Evidence:

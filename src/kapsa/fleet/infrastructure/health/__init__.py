@@ -7,5 +7,6 @@
 - `resource_reader`: custom resources, page by page.
 - `webhook_prober`, `conversion_prober`: dry-run writes through the API server.
 - `sample_objects`: objects for those writes.
+- `drift_reader`: the fields of a release that somebody else has changed.
 - `timed_calls`: the time of a call without the delays of retries.
 """

@@ -16,18 +16,20 @@ import msgspec
 
 from kapsa.fleet.domain.errors import UnknownObject
 from kapsa.fleet.domain.health import OperatorHealth
+from kapsa.fleet.domain.health.drift import DriftReading
 from kapsa.fleet.domain.health.judgement import judge_operator
 from kapsa.fleet.domain.health.memory import HealthLimits, HealthMemory
 from kapsa.fleet.domain.health.resources import baseline_of
 from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.clusters.answers import answering, clean_text
 from kapsa.fleet.infrastructure.health.cluster_facts import ClusterHealthReading
+from kapsa.fleet.infrastructure.health.drift_reader import read_drift
 from kapsa.fleet.infrastructure.health.release_reader import ReleaseReader
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone
 from kapsa.fleet.orchestrator.ports.health import HealthStore, ReleaseOrigin, StoredReading
 from kapsa.fleet.orchestrator.ports.transactions import Transactions
-from kapsa.runtime import Client
+from kapsa.runtime import ApiError, Client
 
 __all__ = ["OperatorObserver"]
 
@@ -126,11 +128,31 @@ class OperatorObserver:
         origin = origin or ReleaseOrigin(uuid.UUID(int=0))
         facts = await reading.facts.facts(deployed, origin.chart_digest, origin.crds, memory)
         health, memory = judge_operator(facts, memory, baseline, self._limits, reading.now)
-        health = _presentable(health)
+        drift = await self._drift(reading, release, stored, health.revision, read=not relative)
+        health = msgspec.structs.replace(_presentable(health), drift=drift)
         async with self._transactions.transaction() as connection:
             kept = StoredReading(health, memory, reading.now)
             await self._store.put_reading(connection, cluster_id, release, kept)
         return health
+
+    async def _drift(
+        self,
+        reading: "_Reading",
+        release: ReleaseRef,
+        stored: StoredReading | None,
+        revision: int,
+        *,
+        read: bool,
+    ) -> DriftReading | None:
+        """Return the drift of a revision: the last reading of it, or a new one if that is old."""
+        earlier = stored.health.drift if stored and stored.health.revision == revision else None
+        fresh = earlier is not None and reading.now - earlier.checked_at < self._limits.drift
+        if fresh or not read:
+            return earlier
+        try:
+            return await read_drift(reading.client, release, reading.now)
+        except ApiError:
+            return earlier  # the health of the operator does not depend on it
 
     @asynccontextmanager
     async def _reading(

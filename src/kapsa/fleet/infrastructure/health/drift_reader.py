@@ -1,0 +1,62 @@
+"""The drift of a release: who has changed which of its fields, read from the metadata of its objects alone."""
+
+import asyncio
+import itertools
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from kapsa.fleet.domain.health.drift import DriftReading, FieldDrift, changed_fields
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
+from kapsa.fleet.infrastructure.charts.scopes import is_crd
+from kapsa.fleet.infrastructure.clusters.answers import clean_text
+from kapsa.fleet.infrastructure.operations.release_objects import ReleaseObjects, kind_of, read_objects
+from kapsa.runtime import Client, Forbidden, GroupVersionKind, NotFound, UnknownKind
+
+__all__ = ["read_drift"]
+
+_HELM = "helm"
+_PARALLEL = 4
+_MOST_OBJECTS = 500
+_MOST_FIELDS = 100
+
+
+async def read_drift(client: Client, release: ReleaseRef, now: datetime) -> DriftReading:
+    """Return the drift of a release. CRDs are left out: the fleet applies them itself."""
+    installed = await read_objects(client, release)
+    if installed is None:
+        return DriftReading(now)
+    objects = [each for each in installed.objects if not is_crd(each)][:_MOST_OBJECTS]
+    slots = asyncio.Semaphore(_PARALLEL)
+
+    async def one(manifest: Mapping[str, Any]) -> list[FieldDrift]:
+        async with slots:
+            return await _object_drift(client, installed, manifest)
+
+    drifts = await asyncio.gather(*(one(each) for each in objects))
+    return DriftReading(now, tuple(itertools.islice(itertools.chain.from_iterable(drifts), _MOST_FIELDS)))
+
+
+async def _object_drift(
+    client: Client, installed: ReleaseObjects, manifest: Mapping[str, Any]
+) -> list[FieldDrift]:
+    kind, name = kind_of(manifest), str(manifest["metadata"].get("name", ""))
+    namespace = ""
+    try:
+        if (await client.discovery.resource(GroupVersionKind.parse(kind))).namespaced:
+            namespace = installed.namespace_of(manifest)
+        live = await client.get(kind, name, namespace=namespace, metadata_only=True)
+    except (UnknownKind, ValueError, Forbidden):
+        return []
+    except NotFound:
+        return [FieldDrift(_label(manifest, namespace), "", "")]
+    changes = changed_fields(manifest, live["metadata"].get("managedFields"), _HELM)
+    return [
+        FieldDrift(_label(manifest, namespace), field, clean_text(manager))
+        for field, manager in itertools.islice(changes, _MOST_FIELDS)
+    ]
+
+
+def _label(manifest: Mapping[str, Any], namespace: str) -> str:
+    name = str(manifest["metadata"].get("name", ""))
+    return f"{manifest['kind']} {namespace}/{name}" if namespace else f"{manifest['kind']} {name}"
