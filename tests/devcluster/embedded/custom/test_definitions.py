@@ -254,6 +254,21 @@ async def test_a_webhook_converts_reads_and_writes(client: Client) -> None:
     assert (await client("GET", f"{WIDGETS}/a"))[1]["spec"] == {"size": 9}
 
 
+async def test_a_webhook_converts_objects_that_are_stored_in_an_earlier_version(client: Client) -> None:
+    await with_webhook(client, renaming([]))
+    await client("POST", WIDGETS, widget("a", size=1))
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com"
+    _, crd = await client("GET", path)
+    for each in crd["spec"]["versions"]:
+        each["storage"] = each["name"] == "v2"
+    status, changed = await client("PUT", path, crd)
+    assert (status, changed["status"]["storedVersions"]) == (200, ["v1", "v2"])
+    _, seen = await client("GET", f"{WIDGETS_V2}/a")
+    _, listed = await client("GET", WIDGETS_V2)
+    for each in (seen, *listed["items"]):
+        assert (each["apiVersion"], each["spec"]) == ("example.com/v2", {"length": 1})
+
+
 async def test_a_watch_converts_its_events(client: Client) -> None:
     await with_webhook(client, renaming([]))
     await client("POST", WIDGETS, widget("a", size=1))

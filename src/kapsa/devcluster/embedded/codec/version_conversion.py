@@ -20,11 +20,12 @@ Reader = Callable[[Stored], bytes]
 
 def reader_of(info: ResourceInfo) -> Reader | None:
     """Return a function from a stored object to its bytes in this version; None if they are the stored ones."""
-    if info.storage_api_version == info.api_version:
-        return None
     converter = info.converter
     if converter is not None:
+        # Also for the stored version, while objects are stored in an earlier one.
         return lambda stored: msgspec.json.encode(converter.read(stored))
+    if info.storage_api_version == info.api_version:
+        return None
     change = _FROM_STORAGE.get((info.group, info.version, info.resource))
     if change is not None:
         return lambda stored: msgspec.json.encode(change(decode(stored)))
