@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from kapsa.fleet.domain.health import CheckKind, Evidence, HealthCheck, OperatorHealth
+from kapsa.fleet.domain.rollout.plans import FieldConflict
 from kapsa.fleet.domain.rollout.releases import HelmStatus, ReleaseRecord, ReleaseRef, latest_record
 from kapsa.fleet.orchestrator.ports.cluster_operations import (
     ClusterGone,
@@ -59,6 +60,8 @@ class FakeCluster:
         self.completed: list[str] = []
         """Helm's writes that ran to their end."""
         self.two_controllers = False
+        self.left: tuple[FieldConflict, ...] = ()
+        """The fields that the last rollback left to their owners."""
 
     def history(self, release: ReleaseRef) -> list[ReleaseRecord]:
         return self.records.setdefault(release, [])
@@ -188,10 +191,17 @@ class FakeClusters:
             return revision
 
     async def rollback(
-        self, cluster_id: uuid.UUID, release: ReleaseRef, revision: int, guard: LeaseGuard
+        self,
+        cluster_id: uuid.UUID,
+        release: ReleaseRef,
+        revision: int,
+        guard: LeaseGuard,
+        *,
+        left: tuple[FieldConflict, ...] = (),
     ) -> int:
         async with self.interrupt("rollback") as interruption:
             cluster = await self._reach(cluster_id, "rollback")
+            cluster.left = left
             guard.check()
             latest = latest_record(cluster.history(release))
             target = next((each for each in cluster.history(release) if each.revision == revision), None)
@@ -254,12 +264,23 @@ class FakeClusters:
             if request.chart_digest not in cluster.crds:
                 cluster.crds.append(request.chart_digest)
 
-    async def revert_crds(self, cluster_id: uuid.UUID, chart_digest: str, guard: LeaseGuard) -> None:
+    async def revert_crds(
+        self, cluster_id: uuid.UUID, chart_digest: str, guard: LeaseGuard
+    ) -> tuple[str, ...]:
         async with self.interrupt("revert_crds"):
             cluster = await self._reach(cluster_id, "revert_crds")
             guard.check()
             if chart_digest in cluster.crds:
                 cluster.crds.remove(chart_digest)
+            return ()
+
+    async def return_storage(
+        self, cluster_id: uuid.UUID, chart_digest: str, guard: LeaseGuard
+    ) -> tuple[str, ...]:
+        async with self.interrupt("return_storage"):
+            await self._reach(cluster_id, "return_storage")
+            guard.check()
+            return ()
 
     async def record_baseline(
         self, cluster_id: uuid.UUID, operator_id: uuid.UUID, chart_digest: str, live: ReleaseRef

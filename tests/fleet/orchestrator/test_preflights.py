@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from kapsa.devcluster import DevCluster
 from kapsa.fleet.domain.principals import Principal, Role
 from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
 from kapsa.fleet.domain.registry.operators import UploadedChart
+from kapsa.fleet.domain.rollout.approvals import ApprovalPolicy, required_approvals
 from kapsa.fleet.domain.rollout.deployments import ConflictPolicy
 from kapsa.fleet.domain.rollout.plans import ClusterPlan, FieldConflict, plan_digest
 from kapsa.fleet.domain.rollout.strategies import CanaryStrategy
@@ -120,6 +122,18 @@ class Planning:
         finally:
             await helm.close()
 
+    async def take_back(self, planned: PlannedRollout) -> None:
+        """Let the real helm return to the revision before what was planned."""
+        (cluster,) = planned.plan.clusters
+        registry = self.registry
+        helm = GatedHelm(registry.database, PostgresOperators(), registry.clients.client, registry.audit)
+        guard = LeaseGuard(time.monotonic() + 60, time.monotonic)
+        release, revision = cluster.next, cluster.present_revision
+        try:
+            await helm.rollback(cluster.cluster_id, release, revision, guard, left=cluster.conflicts)
+        finally:
+            await helm.close()
+
 
 @pytest.fixture
 def planning(registry: Registry, vault: LocalVault) -> Planning:
@@ -197,6 +211,18 @@ async def data(cluster: DevCluster) -> dict[str, str]:
     return dict(live["data"])
 
 
+async def owner(cluster: DevCluster) -> str:
+    """Return the only field manager of the field that a person has tuned."""
+    async with Client.connect(kubeconfig=cluster.kubeconfig) as client:
+        live = await client.get("v1/ConfigMap", "tuned", namespace="widgets")
+    managers = {
+        each["manager"]
+        for each in live["metadata"]["managedFields"]
+        if "f:replicas" in each["fieldsV1"].get("f:data", {})
+    }
+    return ",".join(sorted(managers))
+
+
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("server_side", ["true", "false"])
 async def test_nothing_changes_under_fail_all_but_the_field_under_leave_and_the_field_under_take(
@@ -220,19 +246,41 @@ async def test_nothing_changes_under_fail_all_but_the_field_under_leave_and_the_
 
     leave = await planning.plan("1.1.0", on_conflict=ConflictPolicy.LEAVE)
     assert (only(leave).conflicts, only(leave).problems) == ((conflict,), ())
-    assert only(leave).notices[0].startswith("a rollback would take .data.replicas")
+    assert only(leave).notices == ()
     again = await planning.plan(
         "1.1.0", on_conflict=ConflictPolicy.LEAVE, earlier=leave.plan, bundles=leave.bundles
     )
     assert (plan_digest(again.plan), again.bundles) == (plan_digest(leave.plan), leave.bundles)
     await planning.carry_out(leave)
     assert await data(secure_cluster) == {"replicas": "9", "level": "1.1.0"}
+    await planning.take_back(leave)
+    assert await data(secure_cluster) == {"replicas": "9", "level": "1.0.0"}
+    assert await owner(secure_cluster) == "tuner"
 
     take = await planning.plan("1.1.0", on_conflict=ConflictPolicy.TAKE)
     assert (only(take).conflicts, only(take).problems) == ((conflict,), ())
     await planning.carry_out(take)
     assert await data(secure_cluster) == {"replicas": "1", "level": "1.1.0"}
     assert not only(await planning.plan("1.1.0")).conflicts
+    await planning.registry.clusters.delete(ADMIN, "dev-1")
+
+
+async def test_a_narrowed_bound_that_needs_no_approval_says_why_in_the_plan(
+    planning: Planning, secure_cluster: DevCluster, kubeconfig: str
+) -> None:
+    narrowed = crd()
+    spec = narrowed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["properties"]["size"]["maximum"] = 3
+    async with Client.connect(kubeconfig=secure_cluster.kubeconfig) as client:
+        await client.create(crd())
+        await eventually(lambda: served(client, "example.com/v1/Widget"), bool, "the kind to be served")
+    await planning.register(kubeconfig, operator_chart("1.0.0", {"crds/widgets.json": json.dumps(narrowed)}))
+    cluster = only(await planning.plan("1.0.0"))
+    assert [each.findings for each in cluster.crds] == [("warning bound-tightened v1:spec.size",)]
+    assert required_approvals((await planning.plan("1.0.0")).plan, ApprovalPolicy()) == ()
+    (notice,) = cluster.notices
+    assert notice.startswith("widgets.example.com v1:spec.size: maximum 3 is new")
+    assert "needs no approval as a breaking change, because Kubernetes v1." in notice
     await planning.registry.clusters.delete(ADMIN, "dev-1")
 
 

@@ -4,9 +4,9 @@ It reads the present release and its foreign managers, compares each CRD of the 
 the resources that the cluster has, and lets the cluster try every object of the manifest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from kapsa.fleet.domain.crds import ChangeRule, CrdComparison
+from kapsa.fleet.domain.crds import ChangeRule, CrdComparison, CrdFinding
 from kapsa.fleet.domain.registry.clusters import ManagedCluster
 from kapsa.fleet.domain.rollout.plans import CrdChange, LiveVerdict, PreflightProblem
 from kapsa.fleet.orchestrator.crds.cluster_changes import ClusterChanges, crd_change
@@ -23,6 +23,7 @@ from kapsa.fleet.orchestrator.registry.cluster_credentials import ClusterCredent
 __all__ = ["ClusterPreflights"]
 
 _ACTOR = "system:rollouts"
+_MOST_NARROWED = 5
 
 
 class _ComparedCrds:
@@ -107,7 +108,21 @@ class ClusterPreflights:
                 result.changes.append(crd_change(change.comparison))
                 result.verdicts.append(change.verdict)
                 result.judge(crd.name, change.comparison)
+                result.notices += _ratcheted(crd.name, kubernetes, change.ratcheted)
         return result
+
+
+def _ratcheted(name: str, kubernetes: str, findings: Sequence[CrdFinding]) -> Iterator[str]:
+    """Yield why narrowing changes of a CRD need no approval on a cluster, the first few of them one by one."""
+    for each in findings[:_MOST_NARROWED]:
+        where = f"{each.version}:{each.path}" if each.version else each.path
+        yield (
+            f"{name} {where}: {each.reason}. It is a warning and needs no approval as a breaking change, because "
+            f"Kubernetes {kubernetes} validates only the values that a request changes"
+        )
+    if len(findings) > _MOST_NARROWED:
+        more = len(findings) - _MOST_NARROWED
+        yield f"{name}: {more} more narrowing changes are warnings for the same reason"
 
 
 def _owners(content: ReleaseContent | None) -> tuple[PreflightProblem, ...]:

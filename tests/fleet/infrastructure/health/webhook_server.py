@@ -24,6 +24,8 @@ class WebhookServer:
         self.converts = True
         self.drops = ""
         """A field of the spec that a conversion to v2 loses."""
+        self.renames: dict[str, str] = {}
+        """Fields of the spec by their names in v1: the names that they have in v2."""
         self.calls = 0
 
     def client_config(self, path: str, authority: str | None = None) -> dict[str, Any]:
@@ -77,8 +79,9 @@ class WebhookServer:
         return web.json_response({**review, "request": None, "response": answer})
 
     def _converted(self, manifest: dict[str, Any], version: str) -> dict[str, Any]:
+        names = self.renames if version.endswith("v2") else {new: old for old, new in self.renames.items()}
         spec = {
-            key: value
+            names.get(key, key): value
             for key, value in manifest.get("spec", {}).items()
             if version.endswith("v2") or key != self.drops
         }

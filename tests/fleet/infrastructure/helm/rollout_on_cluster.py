@@ -8,6 +8,7 @@ from typing import Any
 
 from kapsa.adapters.testing.chart_server import pack_chart
 from kapsa.fleet.domain.rollout.deployments import VersionDeployment
+from kapsa.fleet.domain.rollout.plans import FieldConflict
 from kapsa.fleet.domain.rollout.releases import ReleaseRecord, ReleaseRef
 from kapsa.fleet.infrastructure.helm.gated_helm import GatedHelm
 from kapsa.fleet.infrastructure.postgres.database import Database
@@ -75,9 +76,15 @@ class ClustersWithHelm(FakeClusters):
         return await self._alive(self.real.helm.upgrade(request, guard))
 
     async def rollback(
-        self, cluster_id: uuid.UUID, release: ReleaseRef, revision: int, guard: LeaseGuard
+        self,
+        cluster_id: uuid.UUID,
+        release: ReleaseRef,
+        revision: int,
+        guard: LeaseGuard,
+        *,
+        left: tuple[FieldConflict, ...] = (),
     ) -> int:
-        return await self._alive(self.real.helm.rollback(cluster_id, release, revision, guard))
+        return await self._alive(self.real.helm.rollback(cluster_id, release, revision, guard, left=left))
 
     async def uninstall(self, cluster_id: uuid.UUID, release: ReleaseRef, guard: LeaseGuard) -> None:
         await self._alive(self.real.helm.uninstall(cluster_id, release, guard))

@@ -12,8 +12,10 @@ from typing import Any
 import aiohttp
 import pytest
 
+from kapsa.fleet.domain.rollout.plans import FieldConflict
 from kapsa.fleet.infrastructure.helm.api_path import ApiPath, parse_path
 from kapsa.fleet.infrastructure.helm.gate import GateAccess, HelmGate
+from kapsa.fleet.infrastructure.helm.gate_rules import Restoration
 from kapsa.fleet.infrastructure.helm.gate_session import GateSession
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard
 from kapsa.runtime import Response, TransportError
@@ -260,8 +262,8 @@ async def test_a_rollback_wakes_what_was_stored_at_rest(server: FakeServer, cloc
     plain = {"metadata": {}, "spec": {}}
     webhooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/w"
     deployments = "/apis/apps/v1/namespaces/shop/deployments"
-    for restores in (True, False):
-        async with opened(server, clock, restores=restores) as gate:
+    for restoration in (Restoration(), None):
+        async with opened(server, clock, restoration=restoration) as gate:
             await gate.send("PATCH", f"{deployments}/c", json=resting, headers=APPLY)
             await gate.send("PATCH", f"{deployments}/plain", json=plain, headers=APPLY)
             await gate.send("PATCH", webhooks, json=configuration, headers=APPLY)
@@ -269,6 +271,29 @@ async def test_a_rollback_wakes_what_was_stored_at_rest(server: FakeServer, cloc
     assert bodies[0]["spec"] == {"replicas": 3}
     assert bodies[2] == {"webhooks": [{"name": "a"}]}
     assert [bodies[1], *bodies[3:]] == [plain, resting, plain, configuration]
+
+
+async def test_a_rollback_leaves_the_fields_that_its_deployment_left_to_their_owners(
+    server: FakeServer, clock: Clock
+) -> None:
+    left = (
+        FieldConflict("ConfigMap shop/a", ".data.level", "tuner"),
+        FieldConflict("ConfigMap shop/a", ".data.absent", "tuner"),
+        FieldConflict("ClusterRole reader", ".aggregationRule", "platform"),
+    )
+    tuned = {"kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"level": "1", "size": "2"}}
+    secret = {**tuned, "kind": "Secret"}
+    role = {"kind": "ClusterRole", "metadata": {"name": "reader"}, "aggregationRule": {}, "rules": []}
+    roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles/reader"
+    async with opened(server, clock, restoration=Restoration(left)) as gate:
+        await gate.send("PATCH", f"{CONFIG_MAPS}/a", json=tuned, headers=APPLY)
+        await gate.send("PATCH", f"{CONFIG_MAPS}/b", json=tuned, headers=APPLY)
+        await gate.send("PATCH", "/api/v1/namespaces/shop/secrets/a", json=secret, headers=APPLY)
+        await gate.send("PATCH", roles, json=role, headers=APPLY)
+    first, *others, last = [json.loads(body) for *_, body in server.requests]
+    assert first == {**tuned, "data": {"size": "2"}}
+    assert others == [tuned, secret]
+    assert last == {"kind": "ClusterRole", "metadata": {"name": "reader"}, "rules": []}
 
 
 async def test_the_trace_context_reaches_the_api_server(server: FakeServer, clock: Clock) -> None:

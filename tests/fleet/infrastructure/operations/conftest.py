@@ -11,7 +11,7 @@ from tests.fleet.infrastructure.operations.harness import Operations, operations
 
 
 @pytest_asyncio.fixture
-async def operations(cluster: DevCluster) -> AsyncIterator[Operations]:
+async def operations(cluster: DevCluster, engine: str) -> AsyncIterator[Operations]:
     """The operations under test, on one cluster."""
-    async with operations_on(cluster) as made:
+    async with operations_on(cluster, engine) as made:
         yield made

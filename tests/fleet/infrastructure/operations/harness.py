@@ -76,7 +76,7 @@ def owned(manifest: Manifest, release: ReleaseRef) -> Manifest:
 class Operations:
     """The operations under test on one cluster, with a kind and namespaces that no other test has."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, *, settle_seconds: float = 0.0) -> None:
         self.client = client
         self.audit = AuditRecorder()
         self.charts: dict[str, list[ChartCrd]] = {}
@@ -93,7 +93,9 @@ class Operations:
             self,  # type: ignore[arg-type] - the one method of the repository that is used
             SimpleNamespace(deployment=self.deployment),  # type: ignore[arg-type]
             self,
-            migration=StorageMigration(page_size=10, poll_seconds=0.01, polls=200),
+            migration=StorageMigration(
+                page_size=10, poll_seconds=0.01, polls=200, settle_seconds=settle_seconds
+            ),
             leases=LeaseWatch(lambda: self.seconds),
         )
 
@@ -226,7 +228,7 @@ def _secret(release: ReleaseRef, revision: int, objects: tuple[Manifest, ...]) -
 
 
 @asynccontextmanager
-async def operations_on(cluster: DevCluster) -> AsyncIterator[Operations]:
-    """Open the operations on a cluster."""
+async def operations_on(cluster: DevCluster, engine: str) -> AsyncIterator[Operations]:
+    """Open the operations on a cluster. A real API server takes a moment to see a new storage version."""
     async with Client.connect(kubeconfig=cluster.kubeconfig) as client:
-        yield Operations(client)
+        yield Operations(client, settle_seconds=5.0 if engine == "real" else 0.0)

@@ -11,7 +11,8 @@ import pytest
 
 from kapsa.fleet.domain.errors import NotAllowed, StateConflict
 from kapsa.fleet.domain.registry.windows import ChangeFreeze, MaintenanceWindow, Weekday
-from kapsa.fleet.domain.rollout.deployments import DeploymentPhase, OfflinePolicy
+from kapsa.fleet.domain.rollout.deployments import ConflictPolicy, DeploymentPhase, OfflinePolicy
+from kapsa.fleet.domain.rollout.plans import FieldConflict
 from kapsa.fleet.domain.rollout.releases import HelmStatus, ReleaseRef
 from kapsa.fleet.domain.rollout.strategies import (
     BlueGreenStrategy,
@@ -274,13 +275,48 @@ async def test_a_controller_that_does_not_stop_turns_blue_green_back(database: D
     assert fleet.clusters["dev-1"].replicas[RELEASE] == 1
 
 
+async def test_the_way_back_converts_resources_before_the_controller_that_can_convert_them_stops(
+    database: Database,
+) -> None:
+    fleet = await started(database, "dev-1")
+    fleet.clusters.unhealthy = {("dev-1", NEW)}
+    made = await fleet.create(BLUE_GREEN)
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.ROLLED_BACK
+    acts = [call.removeprefix("dev-1 ") for call in fleet.clusters.calls]
+    back = acts[acts.index("return_storage") :]
+    assert acts.count("return_storage") == 1
+    assert back.index("scale_down") < back.index("switch_webhooks") < back.index("revert_crds")
+
+
 async def test_a_chart_that_cannot_be_renamed_is_refused_with_the_reason(database: Database) -> None:
-    fleet = await started(database, "dev-1", names_follow_release=False)
+    fleet = await started(database, "dev-1")
+    fleet.sources.unrenderable = "BlueGreen cannot be used: StorageClass fast is shared by both releases"
     made = await fleet.create(BLUE_GREEN)
     await fleet.run()
     deployment = await fleet.deployment(made.id)
-    assert deployment.phase is DeploymentPhase.FAILED
-    assert "do not follow the name of the release" in deployment.message
+    assert (deployment.phase, deployment.message) == (DeploymentPhase.FAILED, fleet.sources.unrenderable)
+
+
+async def test_names_that_do_not_follow_the_release_are_no_reason_to_refuse_blue_green(
+    database: Database,
+) -> None:
+    fleet = await started(database, "dev-1", names_follow_release=False)
+    made = await fleet.create(BLUE_GREEN)
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+
+
+async def test_a_rollback_leaves_the_fields_that_the_plan_leaves_to_their_owners(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    left = (FieldConflict("ConfigMap widgets/tuned", ".data.level", "tuner"),)
+    fleet.sources.report = {"conflicts": left}
+    fleet.clusters.unhealthy = {("dev-1", NEW)}
+    for policy, expected in ((ConflictPolicy.LEAVE, left), (ConflictPolicy.TAKE, ())):
+        made = await fleet.create(CANARY, by=ADMIN, on_conflict=policy, force_reason="again")
+        await fleet.run()
+        assert (await fleet.deployment(made.id)).phase is DeploymentPhase.ROLLED_BACK
+        assert fleet.clusters["dev-1"].left == expected
 
 
 # Clusters that are away, busy or closed

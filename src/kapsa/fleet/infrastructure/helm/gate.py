@@ -12,7 +12,7 @@ import structlog
 from aiohttp import web
 
 from kapsa.fleet.infrastructure.helm.certificate import gate_certificate
-from kapsa.fleet.infrastructure.helm.gate_rules import GateRequest, GateRuling, RequestRefused
+from kapsa.fleet.infrastructure.helm.gate_rules import GateRequest, GateRuling, RequestRefused, Restoration
 from kapsa.fleet.infrastructure.helm.gate_session import GateSession
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard
 from kapsa.runtime import Response, Transport, TransportError
@@ -52,14 +52,14 @@ class HelmGate:
 
     @asynccontextmanager
     async def open(
-        self, transport: Transport, guard: LeaseGuard, *, restores: bool = False
+        self, transport: Transport, guard: LeaseGuard, *, restoration: Restoration | None = None
     ) -> AsyncIterator[tuple[GateSession, GateAccess]]:
         """Let one run through to a cluster, until the block ends or the lease lapses.
 
-        `restores` is true for a rollback.
+        A rollback has a restoration.
         """
         await self._listen()
-        session = GateSession(transport, guard, restores=restores)
+        session = GateSession(transport, guard, restoration=restoration)
         self._sessions[session.token] = session
         try:
             yield session, GateAccess(f"https://{_ADDRESS}:{self._port}", self._authority, session.token)

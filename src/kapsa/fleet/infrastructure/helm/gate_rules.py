@@ -4,7 +4,8 @@ CRDs are applied by the manager before helm runs, and are never taken away: helm
 the next manifest, and every custom resource with it. The gate lets no such request through.
 
 The first revision of a blue-green release is stored at rest: zero replicas, and webhooks that match nothing. It ran
-when a later deployment came, so a rollback to it wakes its objects on the way.
+when a later deployment came, so a rollback to it wakes its objects on the way. And the fields that the deployment left
+to their owners are left to them by its rollback, too, although the revision before still has them.
 """
 
 import enum
@@ -14,6 +15,8 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from kapsa.fleet.domain.field_paths import without_field
+from kapsa.fleet.domain.rollout.plans import FieldConflict
 from kapsa.fleet.infrastructure.helm.api_path import ApiPath, parse_path
 from kapsa.fleet.infrastructure.operations.handover.idle_marks import (
     REPLICAS,
@@ -21,7 +24,7 @@ from kapsa.fleet.infrastructure.operations.handover.idle_marks import (
     desired_replicas,
 )
 
-__all__ = ["GateRequest", "GateRuling", "RequestRefused", "judge_request"]
+__all__ = ["GateRequest", "GateRuling", "RequestRefused", "Restoration", "judge_request"]
 
 _READS = frozenset({"GET"})
 _WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -60,6 +63,13 @@ class GateRequest(msgspec.Struct, frozen=True):
         return parse_qsl(self.target.partition("?")[2], keep_blank_values=True)
 
 
+class Restoration(msgspec.Struct, frozen=True):
+    """A rollback, whose objects are changed on their way."""
+
+    left: tuple[FieldConflict, ...] = ()
+    """Fields that stay with their owners."""
+
+
 class GateRuling(enum.StrEnum):
     """The way that a request goes."""
 
@@ -70,8 +80,10 @@ class GateRuling(enum.StrEnum):
     """A write that changes nothing: a dry run, or one that only asks a question."""
 
 
-def judge_request(request: GateRequest, *, restores: bool = False) -> tuple[GateRuling, GateRequest]:
-    """Return the way of a request, and the request as it is forwarded. `restores` is true for a rollback.
+def judge_request(
+    request: GateRequest, *, restoration: Restoration | None = None
+) -> tuple[GateRuling, GateRequest]:
+    """Return the way of a request, and the request as it is forwarded. A rollback has a restoration.
 
     Raises `RequestRefused` if the request may not be made.
     """
@@ -86,16 +98,18 @@ def judge_request(request: GateRequest, *, restores: bool = False) -> tuple[Gate
         return (GateRuling.WATCH if watches or follows else GateRuling.READ), request
     if path is None:
         raise RequestRefused(403, "Forbidden", f"{request.method} {request.path} is not a resource")
-    return _judge_write(request, path, restores)
+    return _judge_write(request, path, restoration)
 
 
-def _judge_write(request: GateRequest, path: ApiPath, restores: bool) -> tuple[GateRuling, GateRequest]:
+def _judge_write(
+    request: GateRequest, path: ApiPath, restoration: Restoration | None
+) -> tuple[GateRuling, GateRequest]:
     if path.resource == "customresourcedefinitions" and path.group == "apiextensions.k8s.io":
         return GateRuling.TRY, _tried_crd(request, path)
     if ("dryRun", "All") in request.query or path.group == "authorization.k8s.io":
         return GateRuling.TRY, request
-    if restores and request.method != "DELETE" and not path.subresource:
-        return GateRuling.WRITE, _woken(request, path)
+    if restoration is not None and request.method != "DELETE" and not path.subresource:
+        return GateRuling.WRITE, _without_left(_woken(request, path), path, restoration)
     return GateRuling.WRITE, request
 
 
@@ -129,4 +143,20 @@ def _woken(request: GateRequest, path: ApiPath) -> GateRequest:
             body["spec"]["replicas"] = desired_replicas(body)
     except (msgspec.DecodeError, AttributeError, KeyError, TypeError):
         return request  # an object without annotations, or a part of one: it is not at rest
+    return msgspec.structs.replace(request, body=msgspec.json.encode(body))
+
+
+def _without_left(request: GateRequest, path: ApiPath, restoration: Restoration) -> GateRequest:
+    """Return the write of an object without the fields that stay with their owners."""
+    where = f"{path.namespace}/{path.name}" if path.namespace else path.name
+    left = [each for each in restoration.left if each.object.partition(" ")[2] == where]
+    if not left:
+        return request
+    try:
+        body = msgspec.json.decode(request.body, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return request
+    for each in left:
+        if body.get("kind") == each.object.partition(" ")[0]:
+            body = without_field(body, each.field) or body
     return msgspec.structs.replace(request, body=msgspec.json.encode(body))

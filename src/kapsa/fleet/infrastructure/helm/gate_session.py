@@ -17,7 +17,13 @@ import msgspec
 
 from kapsa.adapters.redaction import printable, redact
 from kapsa.fleet.infrastructure.helm.api_path import parse_path
-from kapsa.fleet.infrastructure.helm.gate_rules import GateRequest, GateRuling, RequestRefused, judge_request
+from kapsa.fleet.infrastructure.helm.gate_rules import (
+    GateRequest,
+    GateRuling,
+    RequestRefused,
+    Restoration,
+    judge_request,
+)
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard, LeaseLost
 from kapsa.runtime import Response, StreamResponse, Transport, TransportError
 
@@ -46,7 +52,9 @@ class GateWrite(msgspec.Struct, omit_defaults=True, rename="camel"):
 class GateSession:
     """The requests of one run."""
 
-    def __init__(self, transport: Transport, guard: LeaseGuard, *, restores: bool = False) -> None:
+    def __init__(
+        self, transport: Transport, guard: LeaseGuard, *, restoration: Restoration | None = None
+    ) -> None:
         self.token = secrets.token_urlsafe(32)
         self.writes: list[GateWrite] = []
         self.write_count = 0
@@ -54,7 +62,7 @@ class GateSession:
         """The reason why a request got no answer; empty if each got one."""
         self._transport = transport
         self._guard = guard
-        self._restores = restores
+        self._restoration = restoration
         self._trace = _trace_headers()
         self.lapsed = False
         """True if the lease was seen to have lapsed."""
@@ -101,7 +109,7 @@ class GateSession:
         if self._ended.is_set():
             raise _over()
         try:
-            return judge_request(request, restores=self._restores)
+            return judge_request(request, restoration=self._restoration)
         except RequestRefused as error:
             if request.method != "GET":
                 self._record(request, effect="refused").status = error.status

@@ -15,9 +15,11 @@ from kapsa.adapters.process.limited_process import FinishedProcess, ProcessLimit
 from kapsa.adapters.redaction import printable, redact
 from kapsa.fleet.domain.errors import InvalidInput, UnknownObject
 from kapsa.fleet.domain.rollout.deployments import ConflictPolicy
+from kapsa.fleet.domain.rollout.plans import FieldConflict
 from kapsa.fleet.domain.rollout.releases import HelmStatus, ReleaseRecord, ReleaseRef, latest_record
 from kapsa.fleet.infrastructure.clusters.gateway import ClusterClient
 from kapsa.fleet.infrastructure.helm.gate import HelmGate
+from kapsa.fleet.infrastructure.helm.gate_rules import Restoration
 from kapsa.fleet.infrastructure.helm.gate_session import GateSession
 from kapsa.fleet.infrastructure.helm.history import read_history, secret_name
 from kapsa.fleet.infrastructure.helm.runner import HelmInput, failure_message, run_helm
@@ -67,6 +69,7 @@ class HelmRun(msgspec.Struct, frozen=True):
     release: ReleaseRef
     arguments: tuple[str, ...]
     files: HelmInput | None = None
+    restoration: Restoration | None = None
 
     @property
     def values(self) -> Mapping[str, Any]:
@@ -123,15 +126,22 @@ class GatedHelm:
         return msgspec.json.decode(finished.output, type=_Printed).version
 
     async def rollback(
-        self, cluster_id: uuid.UUID, release: ReleaseRef, revision: int, guard: LeaseGuard
+        self,
+        cluster_id: uuid.UUID,
+        release: ReleaseRef,
+        revision: int,
+        guard: LeaseGuard,
+        *,
+        left: tuple[FieldConflict, ...] = (),
     ) -> int:
         """Return a release to the content of an earlier revision, pending or not. Return the new revision.
 
-        Conflicts are forced: a field that another manager took meanwhile must not keep a bad version in place.
+        Conflicts are forced, except for the fields that are left to their owners: a field that another manager took
+        meanwhile must not keep a bad version in place.
         """
         history = f"--history-max={self._bounds.history}"
         arguments = (release.name, str(revision), history, "--force-conflicts", *self._common())
-        run = HelmRun("rollback", cluster_id, release, arguments)
+        run = HelmRun("rollback", cluster_id, release, arguments, restoration=Restoration(left))
         await self._run(run, guard)
         latest = latest_record(await self.history(cluster_id, release))
         if latest is None:
@@ -204,7 +214,7 @@ class GatedHelm:
             guard.check()
             credential = {"credential": client.credential_id}
             await self._record(f"{run.verb}Begin", run.cluster_id, run.release, credential)
-            async with self._gate.open(client.transport, guard, restores=run.verb == "rollback") as (
+            async with self._gate.open(client.transport, guard, restoration=run.restoration) as (
                 session,
                 access,
             ):

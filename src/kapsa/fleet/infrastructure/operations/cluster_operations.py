@@ -73,9 +73,17 @@ class ManagedClusterOperations:
         """Apply the CRDs of a chart by server-side apply, a superset of what is there, after a dry run of all."""
         await self._crds.apply(request, guard)
 
-    async def revert_crds(self, cluster_id: uuid.UUID, chart_digest: str, guard: LeaseGuard) -> None:
+    async def revert_crds(
+        self, cluster_id: uuid.UUID, chart_digest: str, guard: LeaseGuard
+    ) -> tuple[str, ...]:
         """Return conversion and storage flag of the CRDs of a chart to what they were. Nothing is removed."""
-        await self._crds.revert(cluster_id, chart_digest, guard)
+        return await self._crds.revert(cluster_id, chart_digest, guard)
+
+    async def return_storage(
+        self, cluster_id: uuid.UUID, chart_digest: str, guard: LeaseGuard
+    ) -> tuple[str, ...]:
+        """Store resources in the version before a chart, while its controller still converts them."""
+        return await self._crds.return_storage(cluster_id, chart_digest, guard)
 
     async def observe(self, cluster_id: uuid.UUID, release: ReleaseRef) -> OperatorHealth:
         """Sweep the cluster now, and return the health of the operator that a release runs."""

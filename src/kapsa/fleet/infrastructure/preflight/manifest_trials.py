@@ -8,10 +8,8 @@ from typing import Any
 
 from kapsa.adapters.errors import ExternalError
 from kapsa.fleet.domain.errors import UnknownObject
-from kapsa.fleet.domain.field_paths import without_field
 from kapsa.fleet.domain.registry.inventory import foreign_manager
-from kapsa.fleet.domain.rollout.deployments import ConflictPolicy
-from kapsa.fleet.domain.rollout.plans import FieldConflict, PreflightProblem
+from kapsa.fleet.domain.rollout.plans import PreflightProblem
 from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.charts.scopes import is_crd
 from kapsa.fleet.infrastructure.clusters.answers import answering
@@ -111,10 +109,7 @@ class _Trial:
             *(problem for each in outcomes for problem in each.problems),
         ]
         conflicts = tuple(conflict for each in outcomes for conflict in each.conflicts)
-        notices = [
-            *_set_back(request.on_conflict, conflicts, replaced),
-            *(notice for each in outcomes for notice in each.notices),
-        ]
+        notices = [notice for each in outcomes for notice in each.notices]
         return TrialReport(
             manifest,
             conflicts,
@@ -249,19 +244,6 @@ def _by_name(release: PresentRelease | None, namespace: str) -> dict[str, Conten
     """Return the objects of a release by their names, with the default namespace and without one."""
     contents = _contents(release)
     return {name: each for each in contents for name in (object_name(each), object_name(each, namespace))}
-
-
-def _set_back(
-    policy: ConflictPolicy, conflicts: Iterable[FieldConflict], replaced: Mapping[str, Content]
-) -> Iterator[str]:
-    """Yield a notice for each field that is left to its owner now and that a rollback would set back."""
-    for each in conflicts if policy is ConflictPolicy.LEAVE else ():
-        before = replaced.get(each.object)
-        if before is not None and without_field(before, each.field) is not None:
-            yield (
-                f"a rollback would take {each.field} of {each.object} from {each.manager}: "
-                "the release before still has it"
-            )
 
 
 def _contents(release: PresentRelease | None) -> list[Content]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kapsa.fleet.domain.crds import CrdComparison, summarize
+from kapsa.fleet.domain.crds import CrdComparison, CrdFinding, summarize
 from kapsa.fleet.domain.errors import InvalidInput
 from kapsa.fleet.domain.rollout.plans import CrdChange, LiveVerdict
 from kapsa.fleet.orchestrator.crds.documents import compare_documents
@@ -26,6 +26,8 @@ class LiveChange(msgspec.Struct, frozen=True):
 
     comparison: CrdComparison
     verdict: LiveVerdict
+    ratcheted: tuple[CrdFinding, ...] = ()
+    """The findings that would be breaking on a cluster without validation ratcheting."""
 
 
 class ClusterChanges:
@@ -62,7 +64,10 @@ class ClusterChanges:
         except InvalidInput as error:
             raise ResourcesUnreadable(f"the CRD on the cluster cannot be compared: {error}") from error
         verdict = await judge_resources(definition, self._live.pages(cluster_id, present))
-        return LiveChange(comparison.on_cluster(kubernetes_version), verdict)
+        judged = comparison.on_cluster(kubernetes_version)
+        pairs = zip(comparison.findings, judged.findings, strict=True)
+        softened = tuple(after for before, after in pairs if after.severity is not before.severity)
+        return LiveChange(judged, verdict, softened)
 
     async def _change(self, cluster: CrdOnCluster, definition: Mapping[str, Any]) -> ClusterCrdChange:
         try:

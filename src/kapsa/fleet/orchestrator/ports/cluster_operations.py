@@ -73,8 +73,23 @@ class ClusterOperations(Protocol):
         """
         ...
 
-    async def revert_crds(self, cluster_id: uuid.UUID, chart_digest: str, guard: LeaseGuard) -> None:
-        """Return conversion and storage flag of the CRDs of a chart to what they were. Nothing is removed."""
+    async def revert_crds(
+        self, cluster_id: uuid.UUID, chart_digest: str, guard: LeaseGuard
+    ) -> tuple[str, ...]:
+        """Return conversion and storage flag of the CRDs of a chart to what they were. Nothing is removed.
+
+        Resources that only the chart's webhook can convert are written in the version before first. Return one
+        sentence for each CRD with resources for which this failed: they can be read, and lack fields.
+        """
+        ...
+
+    async def return_storage(
+        self, cluster_id: uuid.UUID, chart_digest: str, guard: LeaseGuard
+    ) -> tuple[str, ...]:
+        """Store resources in the version before a chart, while its controller still converts them.
+
+        Return the same sentences as `revert_crds`.
+        """
         ...
 
     async def record_baseline(

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from kapsa.fleet.domain.rollout.deployments import ConflictPolicy
+from kapsa.fleet.domain.rollout.plans import FieldConflict
 from kapsa.fleet.domain.rollout.releases import ReleaseRecord, ReleaseRef
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard
 
@@ -66,9 +67,18 @@ class HelmReleases(Protocol):
         ...
 
     async def rollback(
-        self, cluster_id: uuid.UUID, release: ReleaseRef, revision: int, guard: LeaseGuard
+        self,
+        cluster_id: uuid.UUID,
+        release: ReleaseRef,
+        revision: int,
+        guard: LeaseGuard,
+        *,
+        left: tuple[FieldConflict, ...] = (),
     ) -> int:
-        """Return a release to the content of an earlier revision, pending or not. Return the new revision."""
+        """Return a release to the content of an earlier revision, pending or not. Return the new revision.
+
+        `left` are the fields that stay with their owners, although that revision has them.
+        """
         ...
 
     async def uninstall(self, cluster_id: uuid.UUID, release: ReleaseRef, guard: LeaseGuard) -> None:

@@ -7,6 +7,7 @@ import msgspec
 
 from kapsa.fleet.domain.registry.clusters import ManagedCluster
 from kapsa.fleet.domain.rollout.deployments import VersionDeployment
+from kapsa.fleet.domain.rollout.plans import FieldConflict
 from kapsa.fleet.domain.rollout.releases import ReleaseIntent, ReleaseRef
 from kapsa.fleet.domain.rollout.strategies import BlueGreenStrategy, RolloutStage
 from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetState, TargetStep
@@ -41,6 +42,8 @@ class ClusterTurn(msgspec.Struct, frozen=True):
     now: datetime
     settings: EngineSettings
     guard: LeaseGuard
+    left: tuple[FieldConflict, ...] = ()
+    """The fields that the plan leaves to their owners, for the step that takes the release back."""
 
     @property
     def stage(self) -> RolloutStage | None:
@@ -100,6 +103,10 @@ class ClusterTurn(msgspec.Struct, frozen=True):
         back = self.target.state is TargetState.ROLLING_BACK
         patience = self.settings.rollback_patience if back else self.settings.patience
         return self.retry(message, patience=patience) or self.give_up(reason, message)
+
+    def noting(self, left_behind: tuple[str, ...]) -> str:
+        """Return the message of the target, with what its rollback has left behind."""
+        return "; ".join(filter(None, (self.target.message, *left_behind)))
 
     def intend(self, release: ReleaseRef, revision: int, *, returns_to: int = 0) -> ReleaseIntent:
         """Return the intent of a Helm act of this deployment."""

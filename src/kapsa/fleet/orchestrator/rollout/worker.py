@@ -5,7 +5,13 @@ from collections.abc import Awaitable, Callable, Mapping
 import msgspec
 import structlog
 
-from kapsa.fleet.domain.rollout.deployments import OfflinePolicy, RolloutEvent
+from kapsa.fleet.domain.rollout.deployments import (
+    ConflictPolicy,
+    OfflinePolicy,
+    RolloutEvent,
+    VersionDeployment,
+)
+from kapsa.fleet.domain.rollout.plans import FieldConflict
 from kapsa.fleet.domain.rollout.targets import (
     DELETED,
     RolloutTarget,
@@ -137,7 +143,18 @@ class ClusterWorker:
                 now=now,
                 settings=self._settings,
                 guard=guard,
+                left=await self._left(connection, deployment, target),
             )
+
+    async def _left(
+        self, connection: Connection, deployment: VersionDeployment, target: RolloutTarget
+    ) -> tuple[FieldConflict, ...]:
+        """Return the fields that the plan leaves to their owners; a rollback leaves them, too."""
+        if target.step is not TargetStep.REVERT or deployment.on_conflict is not ConflictPolicy.LEAVE:
+            return ()
+        plan = await self._store.plan(connection, deployment.id)
+        clusters = plan.clusters if plan is not None else ()
+        return next((each.conflicts for each in clusters if each.cluster_id == target.cluster_id), ())
 
     async def _step(self, turn: ClusterTurn) -> RolloutTarget:
         """Return the target as it becomes, whatever happens in the step."""

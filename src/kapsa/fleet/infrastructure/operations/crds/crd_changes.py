@@ -11,9 +11,11 @@ from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.operations.crds.crd_plan import (
     CRD,
     CrdPlan,
+    earlier_storage,
     plan_crd,
     plan_detachment,
     plan_return,
+    plan_storage,
 )
 from kapsa.fleet.infrastructure.operations.crds.crd_record import KEEP, read_record
 from kapsa.fleet.infrastructure.operations.crds.storage_migration import StorageMigration
@@ -74,13 +76,41 @@ class CrdChanges:
             for name in definitions:
                 await _await_established(client, name)
 
-    async def revert(self, cluster_id: uuid.UUID, chart_digest: str, guard: LeaseGuard) -> None:
-        """Return the CRDs that a chart has changed to the conversion and storage version that they had before."""
+    async def revert(self, cluster_id: uuid.UUID, chart_digest: str, guard: LeaseGuard) -> tuple[str, ...]:
+        """Return the CRDs that a chart has changed to the conversion and storage version that they had before.
+
+        Return one sentence for each CRD with resources that could not be converted back.
+        """
         details = {"chart": chart_digest}
         async with self._access.write(cluster_id, guard, "cluster.revert_crds", details) as client:
-            for name in await _changed_by(client, chart_digest):
+            names = await _changed_by(client, chart_digest)
+            # The conversion goes with the chart: what only it can convert is converted first.
+            left_behind = await self._convert_back(client, names, chart_digest)
+            for name in names:
                 earlier = await self._earlier(client, name, chart_digest)
                 await patch_crd(client, name, functools.partial(_return, chart_digest, earlier))
+        return left_behind
+
+    async def return_storage(
+        self, cluster_id: uuid.UUID, chart_digest: str, guard: LeaseGuard
+    ) -> tuple[str, ...]:
+        """Store the resources of a chart's CRDs in the version before it, by the conversion that still runs.
+
+        Return one sentence for each CRD with resources that could not be converted back.
+        """
+        details = {"chart": chart_digest}
+        async with self._access.write(cluster_id, guard, "cluster.return_storage", details) as client:
+            names = await _changed_by(client, chart_digest)
+            return await self._convert_back(client, names, chart_digest)
+
+    async def _convert_back(self, client: Client, names: Iterable[str], chart: str) -> tuple[str, ...]:
+        left_behind: list[str] = []
+        for name in names:
+            storage = earlier_storage(await client.get(CRD, name), chart)
+            if storage:
+                await patch_crd(client, name, functools.partial(plan_storage, storage=storage))
+                left_behind.append(await self._migration.restore(client, name))
+        return tuple(filter(None, left_behind))
 
     async def _definitions(self, request: CrdRequest) -> dict[str, Mapping[str, Any]]:
         """Return the CRDs of a chart by name. Those in templates are as they were approved for this cluster."""

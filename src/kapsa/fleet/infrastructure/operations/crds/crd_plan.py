@@ -22,7 +22,16 @@ from kapsa.fleet.infrastructure.operations.crds.superset import (
     with_storage,
 )
 
-__all__ = ["CRD", "CrdPlan", "plan_crd", "plan_detachment", "plan_return", "plan_switch"]
+__all__ = [
+    "CRD",
+    "CrdPlan",
+    "earlier_storage",
+    "plan_crd",
+    "plan_detachment",
+    "plan_return",
+    "plan_storage",
+    "plan_switch",
+]
 
 CRD = "apiextensions.k8s.io/v1/CustomResourceDefinition"
 Crd = Mapping[str, Any]
@@ -96,6 +105,30 @@ def plan_return(live: Crd, earlier: Crd | None) -> dict[str, Any]:
         state = record.base
     spec = live["spec"] if earlier is None else joined_spec(earlier["spec"], live["spec"])
     return _patch(live, spec, state, CrdRecord(state))
+
+
+def earlier_storage(live: Crd, chart: str) -> str:
+    """Return the storage version before a chart, if resources may be stored in one that only its webhook converts.
+
+    Empty if nothing has to be converted before that webhook goes away.
+    """
+    record = read_record(live)
+    if record is None or record.base is None or record.current.chart != chart:
+        return ""
+    before = record.base.storage
+    stored = set((live.get("status") or {}).get("storedVersions") or ())
+    moved = record.current.storage != before and bool(stored - {before})
+    return before if moved and _has_webhook(live["spec"]) else ""
+
+
+def plan_storage(live: Crd, storage: str) -> dict[str, Any] | None:
+    """Return the patch that changes the storage version alone; None if the CRD has it."""
+    if storage_version(live["spec"]) == storage:
+        return None
+    return {
+        "metadata": {"resourceVersion": live["metadata"]["resourceVersion"]},
+        "spec": {"versions": with_storage(live["spec"], storage)["versions"]},
+    }
 
 
 def plan_switch(live: Crd, release: ReleaseRef) -> dict[str, Any] | None:

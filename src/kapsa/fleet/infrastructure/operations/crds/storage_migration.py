@@ -2,11 +2,14 @@
 
 The cluster does it by itself where it serves `storagemigration.k8s.io`. Elsewhere the resources are patched page by
 page with an empty patch. The position is an annotation of the CRD, so that an interrupted migration goes on there.
+
+The way back is the same act for another reason: a conversion webhook that is about to go must first convert what is
+stored in a version that nothing else converts.
 """
 
 import asyncio
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,6 +19,7 @@ from kapsa.fleet.infrastructure.operations.crds.superset import storage_version
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterNotReady, ClusterRefused
 from kapsa.runtime import (
     AlreadyExists,
+    ApiError,
     Client,
     Conflict,
     Expired,
@@ -31,6 +35,8 @@ POSITION = "fleet.kapsa-project.io/storage-migration"
 _SERVED_BY_CLUSTER = "storagemigration.k8s.io/v1beta1/StorageVersionMigration"
 _PARALLEL = 4
 _RESTARTS = 10
+_CONVERSION_FAILS = "conversion webhook for"
+_SHOWN = 300
 
 
 class MigrationPosition(msgspec.Struct, frozen=True):
@@ -46,10 +52,19 @@ class MigrationPosition(msgspec.Struct, frozen=True):
 class StorageMigration:
     """The migration of all resources of a CRD to its storage version."""
 
-    def __init__(self, *, page_size: int = 500, poll_seconds: float = 1.0, polls: int = 20) -> None:
+    def __init__(
+        self,
+        *,
+        page_size: int = 500,
+        poll_seconds: float = 1.0,
+        polls: int = 20,
+        settle_seconds: float = 5.0,
+    ) -> None:
+        """Wait `settle_seconds` for all API servers of a cluster to see a new storage version, as they do themselves."""
         self._page_size = page_size
         self._poll_seconds = poll_seconds
         self._polls = polls
+        self._settle_seconds = settle_seconds
 
     async def run(self, client: Client, name: str, leaving: Collection[str]) -> None:
         """Migrate the resources of a CRD, and remove the versions that it leaves from `storedVersions`.
@@ -66,6 +81,39 @@ class StorageMigration:
         if not await self._by_cluster(client, crd):
             await self._by_pages(client, crd)
         await _settle(client, name, storage, str(crd["metadata"]["uid"]))
+
+    async def restore(self, client: Client, name: str) -> str:
+        """Write the resources of a CRD in its storage version, which was changed just now, as far as they convert.
+
+        Return one sentence about those that stay behind; empty if none does. Nothing keeps a bad version in place.
+        """
+        await asyncio.sleep(self._settle_seconds)
+        crd = await client.get(CRD, name)
+        storage = storage_version(crd["spec"])
+        failures = await self._write_back(client, crd)
+        if not failures:
+            await _settle(client, name, storage, str(crd["metadata"]["uid"]))
+            return ""
+        return (
+            f"{len(failures)} or more resources of {name} are stored in a version that cannot be converted to "
+            f"{storage} any more, and lack fields when they are read: {failures[0][:_SHOWN]}"
+        )
+
+    async def _write_back(self, client: Client, crd: Mapping[str, Any]) -> list[str]:
+        """Write every resource again. Return why some could not be; the first failed conversion ends it."""
+        for _ in range(_RESTARTS):
+            failures: list[str] = []
+            try:
+                async for page in client.pages(_kind(crd), limit=self._page_size, metadata_only=True):
+                    failures += await _write_page(client, _kind(crd), page.items)
+            except Expired:
+                continue
+            except ApiError as error:
+                if _CONVERSION_FAILS not in str(error):
+                    raise
+                return [*failures, str(error)]
+            return failures
+        raise ClusterNotReady(f"the resources of {crd['metadata']['name']} are not all written back yet")
 
     async def _by_cluster(self, client: Client, crd: Mapping[str, Any]) -> bool:
         """Let the cluster migrate. Return False if it has no such API."""
@@ -121,6 +169,19 @@ async def _migrate(
     after = msgspec.structs.replace(position, after=max(map(_key, left)), count=position.count + len(left))
     await _record(client, str(crd["metadata"]["name"]), after)
     return after
+
+
+async def _write_page(client: Client, kind: str, items: Sequence[dict[str, Any]]) -> list[str]:
+    """Write a page again, and return why resources could not be. Raises the error of a conversion, or of the cluster."""
+    failures: list[str] = []
+    for start in range(0, len(items), _PARALLEL):
+        batch = [_rewrite(client, kind, each["metadata"]) for each in items[start : start + _PARALLEL]]
+        for outcome in await asyncio.gather(*batch, return_exceptions=True):
+            if isinstance(outcome, ClusterRefused):
+                failures.append(str(outcome))
+            elif isinstance(outcome, BaseException):
+                raise outcome
+    return failures
 
 
 async def _rewrite(client: Client, kind: str, metadata: Mapping[str, Any]) -> None:

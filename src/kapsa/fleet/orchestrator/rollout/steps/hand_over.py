@@ -32,11 +32,16 @@ async def await_switch(turn: ClusterTurn, services: ClusterServices) -> RolloutT
 
 
 async def stop(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:
-    """Scale the controller that runs to zero."""
+    """Scale the controller that runs to zero. On the way back it first converts what only it can convert."""
+    target = turn.target
+    left_behind: tuple[str, ...] = ()
+    if target.step is TargetStep.STOP_NEXT:
+        digest = turn.deployment.chart_digest
+        left_behind = await services.clusters.return_storage(target.cluster_id, digest, turn.guard)
     if _exists(turn, _outgoing(turn)):
-        await services.clusters.scale_down(turn.target.cluster_id, _outgoing(turn), turn.guard)
-    stopped_at = turn.target.stopped_at or turn.now
-    return turn.advance(_AFTER_STOP[turn.target.step], stopped_at=stopped_at)
+        await services.clusters.scale_down(target.cluster_id, _outgoing(turn), turn.guard)
+    stopped_at = target.stopped_at or turn.now
+    return turn.advance(_AFTER_STOP[target.step], stopped_at=stopped_at, message=turn.noting(left_behind))
 
 
 async def await_stop(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:

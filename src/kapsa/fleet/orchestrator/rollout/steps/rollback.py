@@ -56,13 +56,11 @@ async def _prepare_blue_green(
 
 async def _end_unchanged(turn: ClusterTurn, services: ClusterServices, revision: int) -> RolloutTarget:
     """Return the target of a cluster on which Helm has made nothing yet: only its CRDs go back."""
-    target = turn.target
-    await services.clusters.revert_crds(target.cluster_id, turn.deployment.chart_digest, turn.guard)
-    return _ended(turn, revision)
+    return _ended(turn, revision, await _revert_crds(turn, services))
 
 
-def _ended(turn: ClusterTurn, revision: int) -> RolloutTarget:
-    back = turn.end(TargetStep.ROLLED_BACK, turn.target.reason, turn.target.message)
+def _ended(turn: ClusterTurn, revision: int, left_behind: tuple[str, ...] = ()) -> RolloutTarget:
+    back = turn.end(TargetStep.ROLLED_BACK, turn.target.reason, turn.noting(left_behind))
     return msgspec.structs.replace(back, revision=revision)
 
 
@@ -106,22 +104,32 @@ async def revert(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:
 async def _roll_back(turn: ClusterTurn, services: ClusterServices, intent: ReleaseIntent) -> RolloutTarget:
     target = turn.target
     # Before the chart goes back: a conversion must not point at a Service that Helm is about to remove.
-    await services.clusters.revert_crds(target.cluster_id, turn.deployment.chart_digest, turn.guard)
+    left_behind = await _revert_crds(turn, services)
     try:
-        revision = await services.helm.rollback(target.cluster_id, target.next, intent.returns_to, turn.guard)
+        revision = await services.helm.rollback(
+            target.cluster_id, target.next, intent.returns_to, turn.guard, left=turn.left
+        )
     except HelmFailed as error:
         return turn.end(TargetStep.ROLLBACK_FAILED, "HelmFailed", str(error))
     except HelmRefused as error:
         return turn.wait_or_give_up("ReleaseBusy", str(error))
     except HelmInterrupted as error:
         return turn.wait_or_give_up("HelmInterrupted", str(error))
-    return _reverted(turn, revision)
+    return _reverted(turn, revision, left_behind)
 
 
-def _reverted(turn: ClusterTurn, revision: int) -> RolloutTarget:
+async def _revert_crds(turn: ClusterTurn, services: ClusterServices) -> tuple[str, ...]:
+    digest = turn.deployment.chart_digest
+    return await services.clusters.revert_crds(turn.target.cluster_id, digest, turn.guard)
+
+
+def _reverted(turn: ClusterTurn, revision: int, left_behind: tuple[str, ...] = ()) -> RolloutTarget:
     if not turn.checks_health:
-        return _ended(turn, revision)
-    return turn.advance(TargetStep.VALIDATE_REVERTED, revision=revision, progress=GateProgress())
+        return _ended(turn, revision, left_behind)
+    message = turn.noting(left_behind)
+    return turn.advance(
+        TargetStep.VALIDATE_REVERTED, revision=revision, progress=GateProgress(), message=message
+    )
 
 
 async def remove(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:
@@ -131,12 +139,13 @@ async def remove(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:
     verdict = match_uninstall(intent, await services.helm.history(target.cluster_id, target.next))
     if verdict.match is IntentMatch.CHANGED:
         return turn.end(TargetStep.ROLLBACK_FAILED, "ChangedByOther", verdict.message)
+    left_behind: tuple[str, ...] = ()
     if verdict.match is not IntentMatch.DONE:
-        await services.clusters.revert_crds(target.cluster_id, turn.deployment.chart_digest, turn.guard)
+        left_behind = await _revert_crds(turn, services)
         try:
             await services.helm.uninstall(target.cluster_id, target.next, turn.guard)
         except HelmFailed as error:
             return turn.end(TargetStep.ROLLBACK_FAILED, "HelmFailed", str(error))
         except HelmInterrupted as error:
             return turn.wait_or_give_up("HelmInterrupted", str(error))
-    return turn.end(TargetStep.ROLLED_BACK, target.reason, target.message)
+    return turn.end(TargetStep.ROLLED_BACK, target.reason, turn.noting(left_behind))

@@ -1,0 +1,125 @@
+"""A conversion webhook that a chart brings: what it has stored can be read after it is gone, and keeps its content."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kapsa.fleet.orchestrator.ports.charts import ChartCrd
+from kapsa.fleet.orchestrator.ports.leases import LeaseLost
+from kapsa.runtime import ApiError
+from tests.eventually import eventually
+from tests.fleet.infrastructure.health.webhook_server import WebhookServer, webhook_server
+from tests.fleet.infrastructure.operations.harness import CLUSTER, LimitedLease, Operations, lease
+from tests.fleet.served_kinds import served
+
+Manifest = dict[str, Any]
+WIDGETS = 12
+NEW = "sha256:2"
+
+
+async def specs(operations: Operations, version: str) -> dict[str, Manifest]:
+    """Return the spec of each widget, as a version shows it."""
+    listed = (await operations.client.list(f"{operations.group}/{version}/Widget")).items
+    assert {each["apiVersion"] for each in listed} == {f"{operations.group}/{version}"}
+    return {each["metadata"]["name"]: each.get("spec") or {} for each in listed}
+
+
+async def bring_conversion(operations: Operations, server: WebhookServer, folder: str = "crds") -> None:
+    """Bring a cluster from v1 to a chart whose v2 has another name for a field, and let its controller store some."""
+    server.renames = {"size": "amount"}
+    first = operations.crd(operations.version("v1", storage=True))
+    await operations.apply(operations.chart("sha256:1", first))
+    await operations.create_widgets(WIDGETS, "v1")
+    both = (operations.version("v1"), operations.version("v2", storage=True, fields=("amount",)))
+    second = operations.crd(*both, conversion=server.conversion())
+    operations.charts[NEW] = [ChartCrd(operations.crd_name, folder, second)]
+    await operations.apply(NEW, *([second] if folder == "templates" else []))
+    kind = f"{operations.group}/v2/Widget"
+    await eventually(lambda: served(operations.client, kind), bool, "v2 to be served")
+    await eventually(
+        lambda: specs(operations, "v2"), lambda seen: seen["w001"] == {"amount": 1}, "conversions"
+    )
+    for number in range(6):
+        patch = {"spec": {"amount": 100 + number}}
+        await operations.client.patch(kind, f"w{number:03}", patch, namespace="default")
+    body = {
+        "apiVersion": f"{operations.group}/v2",
+        "kind": "Widget",
+        "metadata": {"name": "w900", "namespace": "default"},
+        "spec": {"amount": 900},
+    }
+    await operations.client.create(body)
+
+
+def expected_sizes() -> dict[str, Manifest]:
+    sizes = {f"w{number:03}": {"size": number + (100 if number < 6 else 0)} for number in range(WIDGETS)}
+    return {**sizes, "w900": {"size": 900}}
+
+
+async def assert_returned(operations: Operations) -> None:
+    """Assert that every resource is stored in v1 with its content, and can be read in both versions."""
+    live = await operations.live_crd()
+    assert (live["status"]["storedVersions"], live["spec"]["conversion"]) == (["v1"], {"strategy": "None"})
+    assert [each["name"] for each in live["spec"]["versions"] if each["storage"]] == ["v1"]
+    await eventually(
+        lambda: specs(operations, "v1"), lambda seen: seen == expected_sizes(), "the content of v1"
+    )
+    assert (await specs(operations, "v2")).keys() == expected_sizes().keys()
+
+
+@pytest.mark.parametrize("folder", ["crds", "templates"])
+async def test_resources_that_a_conversion_webhook_has_stored_keep_their_content_when_it_goes(
+    operations: Operations, folder: str
+) -> None:
+    async with webhook_server() as server:
+        await bring_conversion(operations, server, folder)
+        assert await specs(operations, "v1") == expected_sizes()
+        assert await operations.under_test.revert_crds(CLUSTER, NEW, lease()) == ()
+    await assert_returned(operations)
+    assert await operations.under_test.revert_crds(CLUSTER, NEW, lease()) == ()
+
+
+async def test_resources_are_converted_back_by_a_process_that_goes_on_where_another_died(
+    operations: Operations,
+) -> None:
+    async with webhook_server() as server:
+        await bring_conversion(operations, server)
+        with pytest.raises(LeaseLost):
+            # The storage flag, and a few of the resources.
+            await operations.under_test.return_storage(CLUSTER, NEW, LimitedLease(1 + 4))
+        live = await operations.live_crd()
+        assert (live["status"]["storedVersions"], live["spec"]["conversion"]["strategy"]) == (
+            ["v1", "v2"],
+            "Webhook",
+        )
+        # Blue-green converts before the controller stops, and takes the CRDs back when it is gone.
+        assert await operations.under_test.return_storage(CLUSTER, NEW, lease()) == ()
+    assert await operations.under_test.revert_crds(CLUSTER, NEW, lease()) == ()
+    await assert_returned(operations)
+
+
+async def test_a_conversion_that_is_broken_keeps_no_version_in_place_and_is_reported(
+    operations: Operations,
+) -> None:
+    async with webhook_server() as server:
+        await bring_conversion(operations, server)
+        server.converts = False
+        (left_behind,) = await operations.under_test.revert_crds(CLUSTER, NEW, lease())
+    assert (
+        f"resources of {operations.crd_name} are stored in a version that cannot be converted to v1"
+        in left_behind
+    )
+    assert (await operations.live_crd())["spec"]["conversion"] == {"strategy": "None"}
+    for version in ("v1", "v2"):
+        seen = await eventually(lambda v=version: readable(operations, v), bool, f"{version} to be readable")
+        assert seen.keys() == expected_sizes().keys()
+    assert (await specs(operations, "v1"))["w007"] == {"size": 7}
+
+
+async def readable(operations: Operations, version: str) -> dict[str, Manifest]:
+    try:
+        return await specs(operations, version)
+    except ApiError:
+        return {}
