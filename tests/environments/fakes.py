@@ -12,7 +12,7 @@ from kapsa.adapters.git.credentials import GitCredentials
 from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.adapters.oci.registries import RegistryAccess
 from kapsa.environments.ports import BuildProgress, BuildRequest, HostGrant, Rendered, RenderRequest
-from kapsa.environments.resources import Environment, Project
+from kapsa.environments.resources import Environment, Project, TeamNamespace
 from kapsa.runtime import Context
 
 __all__ = ["FakeBuilds", "FakeDomains", "FakeGit", "FakeImages", "FakeProber", "FakeRenderer", "commit_of"]
@@ -183,7 +183,7 @@ class FakeDomains:
         self.wildcard: str | None = None
 
     async def allocate(
-        self, ctx: Context[Environment], environment: Environment, project: Project
+        self, ctx: Context[Environment], environment: Environment, project: Project, team: TeamNamespace
     ) -> HostGrant:
         host = environment.spec.ingress.host or f"{environment.name}.preview.catalyst.dev"
         holder = self.held.setdefault(host, environment.metadata.uid)

@@ -10,7 +10,7 @@ from kapsa.environments.controllers.project import ProjectController
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.names import namespace_name
 from kapsa.environments.ports import Builds
-from kapsa.environments.resources import Environment, Project
+from kapsa.environments.resources import Environment, Project, Registry
 from kapsa.environments.settings import Settings
 from kapsa.environments.sources.listings import Listings
 from kapsa.environments.sources.repository_access import RepositoryAccess
@@ -26,7 +26,16 @@ from tests.environments.fakes import (
 )
 from tests.environments.sandbox import Sandbox
 
-__all__ = ["BUILD", "FakeSystems", "Tenant", "image", "operator", "secret"]
+__all__ = [
+    "ALL_REPOSITORIES",
+    "BUILD",
+    "FakeSystems",
+    "Tenant",
+    "image",
+    "operator",
+    "secret",
+    "shared_registry",
+]
 
 REPOSITORY = "https://git.example.com/org/app"
 BUILD = {
@@ -35,6 +44,8 @@ BUILD = {
     "deployment": {"type": "image"},
 }
 """The fields of a Project that builds its image."""
+ALL_REPOSITORIES = [{"prefixes": ["*"]}]
+"""The rule of a Registry that is open to all."""
 
 
 def image(commit: str) -> str:
@@ -176,3 +187,17 @@ async def secret(tenant: Tenant, name: str, namespace: str, **values: str) -> No
         "stringData": values,
     }
     await tenant.client.apply(manifest, field_manager="person", force=True)
+
+
+async def shared_registry(tenant: Tenant, **more: Any) -> None:
+    """Create the Registry main of an administrator, with one login to push and another one to pull."""
+    await tenant.sandbox.make_namespace("kapsa-system")
+    await secret(tenant, "push", "kapsa-system", username="robot", password="word-to-push")
+    await secret(tenant, "pull", "kapsa-system", username="reader", password="word-to-pull")
+    spec = {
+        "endpoint": "registry.example.com",
+        "auth": {"secretRef": {"name": "push"}},
+        "imagePullSecret": {"secretRef": {"name": "pull"}},
+        **more,
+    }
+    await tenant.sandbox.apply(Registry, "main", spec)

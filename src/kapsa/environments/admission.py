@@ -12,11 +12,27 @@ from typing import Any, TypeVar
 
 from kapsa.adapters.errors import ExternalError, Refused
 from kapsa.adapters.git.address import RepositoryAddress, check_branch
-from kapsa.environments.hosts.choice import HostRequest, active_pools, built_in_pool, choose, shared_domains
+from kapsa.adapters.oci.image_reference import ImageReference
+from kapsa.environments.hosts.choice import (
+    HostRequest,
+    active_pools,
+    built_in_pool,
+    choose,
+    is_open,
+    shared_domains,
+)
 from kapsa.environments.hosts.routes import check_ingress
+from kapsa.environments.images.repository_rules import registry_refusal
 from kapsa.environments.names import namespace_name
 from kapsa.environments.namespace_objects.preview_objects import namespace_of
-from kapsa.environments.resources import DomainPool, Environment, PreviewEnvironment, Project, Registry
+from kapsa.environments.resources import (
+    DomainPool,
+    Environment,
+    PreviewEnvironment,
+    Project,
+    Registry,
+    TeamNamespace,
+)
 from kapsa.environments.settings import Settings
 from kapsa.environments.tenancy.namespaces import NAMESPACE, ForeignNamespaceError, refuse_foreign
 from kapsa.environments.tenancy.ownership import (
@@ -24,6 +40,7 @@ from kapsa.environments.tenancy.ownership import (
     is_namespace_of,
     project_key,
     project_missing,
+    team_namespace,
 )
 from kapsa.runtime import (
     AdmissionRequest,
@@ -86,6 +103,7 @@ class ProjectValidator(_Validator[Project]):
             check_branch(branch)
         if old is None:
             await _refuse_taken(request.client, namespace_name(new.namespace, new.name))
+        await _refuse_foreign_resources(request.client, new)
         return [
             f"{kind.kind} {name} does not exist yet: the environments of the Project wait for it"
             for kind, name in _references(new)
@@ -118,7 +136,8 @@ class EnvironmentValidator(_Validator[Environment]):
         pools = (await client.list(DomainPool)).items
         if not active_pools(pools):
             pools = [*pools, built_in_pool(self._settings.preview_domain)]
-        choose(pools, HostRequest.of(environment, project), random.Random())  # noqa: S311 - a requested host is not chosen at random
+        team = await _team_of(client, project)
+        choose(pools, HostRequest.of(environment, project, team), random.Random())  # noqa: S311 - a requested host is not chosen at random
 
 
 class DomainPoolValidator(_Validator[DomainPool]):
@@ -165,6 +184,33 @@ async def _refuse_taken(client: Client, namespace: str) -> None:
     live = await _find(client, NAMESPACE, namespace)
     if live is not None and not live["metadata"].get("deletionTimestamp"):
         refuse_foreign(live, "", None)
+
+
+async def _refuse_foreign_resources(client: Client, project: Project) -> None:
+    """Reject a Registry, a repository or a DomainPool that is not open to the project's namespace."""
+    team, named, pool_ref = (
+        await _team_of(client, project),
+        project.spec.registry,
+        project.spec.domain.domain_pool_ref,
+    )
+    registry = await _find(client, Registry, named.name) if named is not None and named.name else None
+    if named is not None and registry is not None:
+        image = ImageReference.within(registry.spec.endpoint, named.image_repository)
+        if why := registry_refusal(registry, team, image):
+            raise Refused(
+                why, reason="RegistryNotAllowed", hint="Use another repository, or ask an administrator"
+            )
+    pool = await _find(client, DomainPool, pool_ref.name) if pool_ref is not None else None
+    if pool is not None and not is_open(pool, team):
+        raise Refused(
+            f"DomainPool {pool.name} is not open to namespace {team.name}",
+            reason="DomainPoolNotAllowed",
+            hint="Use another pool, or ask an administrator",
+        )
+
+
+async def _team_of(client: Client, project: Project) -> TeamNamespace:
+    return team_namespace(project, await _find(client, NAMESPACE, project.namespace))
 
 
 async def _project_of(client: Client, environment: Environment) -> Project:

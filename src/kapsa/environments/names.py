@@ -52,7 +52,7 @@ OWNER = "catalyst.dev/owner"
 """An annotation with the namespace and name of that resource, which maps a change back to it."""
 MANAGED_BY = "app.kubernetes.io/managed-by"
 APPROVED_COMMIT = "catalyst.dev/approved-commit"
-"""An annotation with the only commit of a fork that may use the project's secrets."""
+"""An annotation with the only commit of a fork that may run."""
 
 LABEL_LIMIT = 63
 HOST_LIMIT = 253

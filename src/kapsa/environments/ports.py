@@ -14,7 +14,7 @@ from kapsa.adapters.git.client import Refs
 from kapsa.adapters.git.credentials import GitCredentials
 from kapsa.adapters.oci.credentials import RegistryCredentials
 from kapsa.adapters.oci.image_reference import ImageReference
-from kapsa.environments.resources import Environment, Project
+from kapsa.environments.resources import Environment, Project, TeamNamespace
 from kapsa.runtime import Context
 
 __all__ = [
@@ -104,7 +104,9 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     source: GitCredentials | None = None
     """The credentials for the git server."""
     push: RegistryCredentials | None = None
-    """The credentials for the registry."""
+    """The credentials to push the image, out of reach of the build itself."""
+    pull: RegistryCredentials | None = None
+    """The team's own credentials to pull base images, which the build itself can read."""
 
 
 class BuildProgress(msgspec.Struct, frozen=True):
@@ -144,11 +146,11 @@ class Domains(Protocol):
     """The allocator of hosts, each to one environment only."""
 
     async def allocate(
-        self, ctx: Context[Environment], environment: Environment, project: Project
+        self, ctx: Context[Environment], environment: Environment, project: Project, team: TeamNamespace
     ) -> HostGrant:
         """Return the host of this environment, the same one each time.
 
-        Raises ExternalError if the host is taken or reserved, or if the pool does not exist.
+        Raises ExternalError if the host is taken, reserved or not for this team, or if the pool does not exist.
         """
         ...
 

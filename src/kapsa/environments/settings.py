@@ -96,6 +96,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The image of Kaniko builds."""
     git_image: str = "alpine/git:v2.49.1"
     """The image that fetches the source of a build."""
+    push_image: str = "gcr.io/go-containerregistry/crane:v0.20.6"
+    """The image of crane, which pushes what a build has made. Only its container has the credentials to
+    push."""
+    build_egress_cidrs: tuple[str, ...] = ()
+    """Private address ranges that builds may reach, such as those of a git server, a registry or a proxy,
+    separated by commas. The internet is always open to them."""
+    build_quota_pods: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 50
+    """Maximum number of build pods at the same time. More builds wait."""
+    build_quota_cpu: str = "32"
+    """Total CPU that all builds may request, and the most for one container."""
+    build_quota_memory: str = "64Gi"
+    """Total memory that all builds may request, and the most for one container."""
 
     cache_directory: Path = Path("/var/cache/kapsa")
     """The directory for repositories and rendered manifests. Its content can be deleted at any time."""
@@ -222,6 +234,10 @@ _CHECKS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("buildkit_image", _matches(r"\S+"), "an image"),
     ("kaniko_image", _matches(r"\S+"), "an image"),
     ("git_image", _matches(r"\S+"), "an image"),
+    ("push_image", _matches(r"\S+"), "an image"),
+    ("build_egress_cidrs", _is_network, "an address range such as 10.1.2.0/24"),
+    ("build_quota_cpu", _matches(r"[1-9][0-9]*m?"), "an amount of CPU such as 32 or 500m"),
+    ("build_quota_memory", _matches(r"[1-9][0-9]*[KMGT]i?"), "an amount of memory such as 64Gi"),
     ("webhook_service", _matches(_LABEL), "the name of a Service"),
     (
         "webhook_url",

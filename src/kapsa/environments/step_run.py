@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from kapsa.environments.metrics import EnvironmentMetrics
-from kapsa.environments.resources import Environment, Project, Registry
+from kapsa.environments.resources import Environment, Project, Registry, TeamNamespace
 from kapsa.environments.settings import Settings
 from kapsa.environments.tenancy.namespaces import ClaimedNamespace
 from kapsa.runtime import Context
@@ -29,9 +29,13 @@ class StepRun(msgspec.Struct, kw_only=True):
     commit: str
     """The full name of the commit."""
     trusted: bool = True
-    """True if this commit may see secrets."""
+    """True if this commit may run and see secrets."""
+    team: TeamNamespace
+    """The namespace of the project."""
     registry: Registry | None = None
-    """The Registry with the project's images, if the project names one."""
+    """The Registry with the project's images, if the project names one and may use it."""
+    registry_refusal: str = ""
+    """The reason why the project may not use the Registry that it names; empty if it may."""
     claimed: ClaimedNamespace | None = None
     """The environment's namespace, once it exists."""
     image: str | None = None

@@ -123,6 +123,9 @@ class EndToEnd:
         await self.sandbox.until(self._certificates_served, "Certificates are served")
         self.registry.login = LOGIN
         await self.secret("registry", self.settings.namespace, {"username": LOGIN[0], "password": LOGIN[1]})
+        await self.secret(
+            "registry-pull", self.settings.namespace, {"username": "reader", "password": "read"}
+        )
 
     async def _certificates_served(self) -> bool:
         try:
@@ -156,6 +159,8 @@ class EndToEnd:
             "endpoint": self.registry.endpoint,
             "insecure": True,
             "auth": {"secretRef": login},
+            "imagePullSecret": {"secretRef": {**login, "name": "registry-pull"}},
+            "repositories": [{"prefixes": ["team"]}],
             "imageRetention": "delete",
         }
         await self.sandbox.apply(Registry, self.sandbox.unique, spec)

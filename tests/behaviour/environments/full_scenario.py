@@ -123,7 +123,15 @@ class FullScenario:
         await self._secret("git", self.tenant.name, username="a", password="b")
         await self._secret("shared", self.tenant.name, key="value")
         login = {"secretRef": {"name": "login", "namespace": self.settings.namespace}}
-        await self.sandbox.apply(Registry, "images", {"endpoint": "registry.example.com", "auth": login})
+        pull = {"secretRef": {"name": "pull", "namespace": self.settings.namespace}}
+        await self._secret("pull", self.settings.namespace, username="c", password="d")
+        spec = {
+            "endpoint": "registry.example.com",
+            "auth": login,
+            "imagePullSecret": pull,
+            "repositories": [{"prefixes": ["org"]}],
+        }
+        await self.sandbox.apply(Registry, "images", spec)
 
     async def _secret(self, name: str, namespace: str, **values: str) -> None:
         metadata = {"name": name, "namespace": namespace}

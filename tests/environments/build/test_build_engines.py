@@ -26,6 +26,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ENGINES = BuildEngines(Settings())
 SOURCE = GitCredentials(username="robot", password="git-password")
 PUSH = RegistryCredentials(username="builder", password="push-password")
+PULL = RegistryCredentials(username="reader", password="pull-password")
 
 
 def request(
@@ -35,6 +36,7 @@ def request(
     insecure: bool = False,
     source: GitCredentials | None = None,
     push: RegistryCredentials | None = None,
+    pull: RegistryCredentials | None = None,
     **build: Any,
 ) -> BuildRequest:
     project = Project.from_dict(
@@ -57,6 +59,7 @@ def request(
         insecure=insecure,
         source=source,
         push=push,
+        pull=pull,
     )
 
 
@@ -75,35 +78,63 @@ def pod(**options: Any) -> dict[str, Any]:
 
 
 def test_a_dockerfile_is_built_by_rootless_buildkit_by_default() -> None:
-    (container,) = pod(dockerfile="docker/Dockerfile", context="app", args={"VERSION": "1"})["containers"]
+    spec = pod(dockerfile="docker/Dockerfile", context="app", args={"VERSION": "1"})
+    _, container = spec["initContainers"]
     assert container["securityContext"]["runAsUser"] == 1000
     assert "privileged" not in container["securityContext"]
-    assert f"--output=type=image,name=registry.example.com/org/app:{COMMIT},push=true" in container["args"]
+    assert "--output=type=oci,tar=false,dest=/image" in container["args"]
+    (push,) = spec["containers"]
+    assert push["args"] == ["push", "/image", f"registry.example.com/org/app:{COMMIT}"]
     assert "--local=dockerfile=/workspace/source/app/docker" in container["args"]
     assert "--opt=build-arg:VERSION=1" in container["args"]
     assert ENGINES.engine(request(engine="kaniko").project) == "kaniko"
-    (container,) = pod(engine="kaniko")["containers"]
-    assert f"--destination=registry.example.com/org/app:{COMMIT}" in container["args"]
+    spec = pod(engine="kaniko")
+    assert {"--no-push", "--tar-path=/image/image.tar"} <= set(spec["initContainers"][1]["args"])
+    assert spec["containers"][0]["args"][:2] == ["push", "/image/image.tar"]
 
 
-def test_an_insecure_registry_is_configured_in_the_builder() -> None:
-    (container,) = pod(insecure=True)["containers"]
-    assert any(each.endswith("registry.insecure=true") for each in container["args"])
+def test_an_insecure_registry_is_one_to_push_to_and_one_to_pull_base_images_from() -> None:
+    spec = pod(insecure=True)
+    fetch, build = spec["initContainers"]
+    assert "--insecure" in spec["containers"][0]["args"]
+    (config,) = (each["value"] for each in fetch["env"] if each["name"] == "BUILDKITD_CONFIG")
+    assert config == '[registry."registry.example.com"]\nhttp = true\ninsecure = true'
+    assert any("--config /workspace/buildkitd.toml" in each["value"] for each in build["env"])
 
 
-def test_the_container_that_fetches_cannot_push_and_the_one_that_pushes_cannot_fetch() -> None:
-    secret, made = ENGINES.objects(request(source=SOURCE, push=PUSH))
+@pytest.mark.parametrize("engine", ["buildkit", "kaniko"])
+def test_the_credentials_to_push_are_out_of_reach_of_a_run_of_the_dockerfile(engine: str) -> None:
+    secret, made = ENGINES.objects(request(source=SOURCE, push=PUSH, pull=PULL, engine=engine))
     assert secret["kind"] == "Secret"
     spec = made["spec"]["template"]["spec"]
-    (fetch,), (build,) = spec["initContainers"], spec["containers"]
-    fetched = {each["name"] for each in fetch["volumeMounts"]}
-    pushed = {each["name"] for each in build["volumeMounts"]}
-    assert ("git" in fetched, "registry" in fetched) == (True, False)
-    assert ("git" in pushed, "registry" in pushed) == (False, True)
-    for password in (SOURCE.password, PUSH.password):
+    (fetch, build), (push,) = spec["initContainers"], spec["containers"]
+    mounts = [{each["name"] for each in container["volumeMounts"]} for container in (fetch, build, push)]
+    held = [mounted & {"git", "registry", "pull"} for mounted in mounts]
+    assert held == [{"git"}, {"pull"}, {"registry"}]
+    (volume,) = (each["secret"] for each in spec["volumes"] if each["name"] == "pull")
+    assert [each["key"] for each in volume["items"]] == ["pull.config.json"]
+    assert "shareProcessNamespace" not in spec
+    for password in (SOURCE.password, PUSH.password, PULL.password):
         assert password not in json.dumps(made), "credentials are in the Secret only"
     config = json.loads(base64.b64decode(secret["data"]["config.json"]))
     assert list(config["auths"]) == ["registry.example.com"]
+
+
+@pytest.mark.parametrize(("engine", "unconfined"), [("buildkit", ["build"]), ("kaniko", [])])
+def test_containers_are_confined_by_the_default_profile_where_their_engine_runs_with_it(
+    engine: str, unconfined: list[str]
+) -> None:
+    spec = pod(engine=engine)
+    every = [*spec["initContainers"], *spec["containers"]]
+    default = spec["securityContext"]["seccompProfile"]["type"]
+    profiles = {
+        each["name"]: each["securityContext"].get("seccompProfile", {}).get("type", default) for each in every
+    }
+    assert [name for name, profile in profiles.items() if profile != "RuntimeDefault"] == unconfined
+
+
+def test_no_directory_of_a_build_is_setgid() -> None:
+    assert "fsGroup" not in pod()["securityContext"]
 
 
 def test_a_build_that_fails_is_not_retried_and_one_that_was_evicted_is() -> None:

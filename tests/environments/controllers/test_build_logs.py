@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kapsa.environments.resources import Registry
-from tests.environments.tenant import Tenant
+from tests.environments.tenant import ALL_REPOSITORIES, Tenant
 
 pytestmark = pytest.mark.virtual_time
 
@@ -22,7 +22,11 @@ async def test_a_registrys_password_is_in_no_status_though_a_build_prints_it(ten
         "stringData": {"username": "robot", "password": PASSWORD},
     }
     await tenant.client.create(login)
-    spec = {"endpoint": "registry.example.com", "auth": {"secretRef": {"name": "login"}}}
+    spec = {
+        "endpoint": "registry.example.com",
+        "auth": {"secretRef": {"name": "login"}},
+        "repositories": ALL_REPOSITORIES,
+    }
     await tenant.sandbox.apply(Registry, "main", spec)
     workloads = tenant.sandbox.harness.cluster.workloads
     workloads.crash("kapsa-builds/*", exit_code=1)

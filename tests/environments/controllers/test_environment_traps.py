@@ -9,11 +9,11 @@ import pytest
 
 from kapsa.adapters.errors import AuthFailed, Refused, Unreachable
 from kapsa.environments.names import APPROVED_COMMIT, OWNER_UID
-from kapsa.environments.resources import Environment, Project, Registry
+from kapsa.environments.resources import Environment, Project
 from kapsa.environments.settings import Settings
 from tests.environments.fakes import commit_of, deployment, service
 from tests.environments.sandbox import Sandbox
-from tests.environments.tenant import BUILD, Tenant, image, secret
+from tests.environments.tenant import ALL_REPOSITORIES, BUILD, Tenant, image, secret, shared_registry
 
 pytestmark = pytest.mark.virtual_time
 
@@ -169,7 +169,7 @@ async def test_a_fork_gets_no_secret_until_its_commit_is_approved_and_a_push_rev
     await tenant.project(secrets=[{"name": "settings"}])
     source = {"commitSha": commit_of("fork"), "prNumber": 7}
     await tenant.environment(source=source)
-    await tenant.ready()
+    await tenant.reaches("one", "Ready", "False", "ApprovalRequired")
     assert await value_of(tenant, "settings", "KEY") is None
     approve = {"metadata": {"annotations": {APPROVED_COMMIT: commit_of("fork")}}}
     await tenant.client.patch(Environment, "one", approve, namespace=tenant.home)
@@ -190,10 +190,7 @@ async def test_a_pull_request_whose_commit_a_branch_has_is_trusted(tenant: Tenan
 
 
 async def test_the_pull_secret_comes_from_the_registry_and_holds_no_other(tenant: Tenant) -> None:
-    await tenant.sandbox.make_namespace("kapsa-system")
-    await secret(tenant, "login", "kapsa-system", username="robot", password="very-secret-word")
-    registry = {"endpoint": "registry.example.com", "auth": {"secretRef": {"name": "login"}}}
-    await tenant.sandbox.apply(Registry, "main", registry)
+    await shared_registry(tenant, repositories=ALL_REPOSITORIES)
     tenant.systems.images.push(image("one"))
     await tenant.project(
         registry={"name": "main", "imageRepository": "org/app"}, deployment={"type": "image"}
@@ -204,7 +201,7 @@ async def test_the_pull_secret_comes_from_the_registry_and_holds_no_other(tenant
     assert pull["type"] == "kubernetes.io/dockerconfigjson"
     account = await tenant.client.get("v1/ServiceAccount", "default", namespace=tenant.namespace_of("one"))
     assert account["imagePullSecrets"] == [{"name": "kapsa-registry"}]
-    assert "very-secret-word" not in str(ready.to_dict())
+    assert "word-to-pull" not in str(ready.to_dict())
 
 
 # -- build ---------------------------------------------------------------------------------------------------

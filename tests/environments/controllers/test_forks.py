@@ -1,4 +1,4 @@
-"""Pull requests of forks: they get no secrets and no build until their commit is approved."""
+"""Pull requests of forks: nothing of them runs, and they get no secrets, until their commit is approved."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kapsa.environments.names import APPROVED_COMMIT
-from kapsa.environments.resources import Environment, Registry
-from tests.environments.fakes import commit_of
-from tests.environments.tenant import Tenant, secret
+from kapsa.environments.resources import Environment
+from tests.environments.fakes import commit_of, deployment, service
+from tests.environments.tenant import ALL_REPOSITORIES, BUILD, Tenant, secret, shared_registry
 
 pytestmark = pytest.mark.virtual_time
 
@@ -27,10 +27,7 @@ async def approve(tenant: Tenant) -> None:
 
 
 async def test_a_fork_gets_neither_the_pull_secret_nor_the_environments_own_secrets(tenant: Tenant) -> None:
-    await tenant.sandbox.make_namespace("kapsa-system")
-    await secret(tenant, "login", "kapsa-system", username="robot", password="very-secret-word")
-    registry = {"endpoint": "registry.example.com", "auth": {"secretRef": {"name": "login"}}}
-    await tenant.sandbox.apply(Registry, "main", registry)
+    await shared_registry(tenant, repositories=ALL_REPOSITORIES)
     tenant.systems.images.push(f"registry.example.com/org/app:{commit_of('fork')}")
     await tenant.project(
         registry={"name": "main", "imageRepository": "org/app"}, secrets=[{"name": "settings"}]
@@ -38,9 +35,7 @@ async def test_a_fork_gets_neither_the_pull_secret_nor_the_environments_own_secr
     await secret(tenant, "settings", tenant.name, KEY="value")
     await secret(tenant, "own", tenant.home, KEY="value")
     await tenant.environment(source=FORK, config={"secretRefs": [{"name": "own"}]})
-    withheld = await tenant.ready()
-    asked = tenant.systems.renderer.requests[-1]
-    assert (asked.env_from, asked.pull_secret) == ([], "")
+    withheld = await tenant.reaches("one", "BuildReady", "False", "ApprovalRequired")
     assert await secrets_of(tenant) == set()
     account = await tenant.client.get("v1/ServiceAccount", "default", namespace=tenant.namespace_of("one"))
     assert not account.get("imagePullSecrets")
@@ -74,8 +69,12 @@ async def test_a_project_says_which_pull_requests_it_trusts(
     if on_a_branch:
         tenant.systems.git.push("theirs", "fork")
     await tenant.environment(source=FORK)
-    await tenant.ready()
+    if trusted:
+        await tenant.ready()
+    else:
+        await tenant.reaches("one", "Ready", "False", "ApprovalRequired")
     assert await secrets_of(tenant) == ({"settings"} if trusted else set())
+    assert bool(tenant.systems.renderer.requests) == trusted
 
 
 async def test_an_approval_of_another_commit_is_none(tenant: Tenant) -> None:
@@ -83,6 +82,89 @@ async def test_an_approval_of_another_commit_is_none(tenant: Tenant) -> None:
     await tenant.project(secrets=[{"name": "settings"}])
     await tenant.environment(source={"commitSha": commit_of("push"), "prNumber": 7})
     await approve(tenant)
-    await tenant.ready()
     await tenant.clock.sleep(30)
+    await tenant.reaches("one", "Ready", "False", "ApprovalRequired")
     assert await secrets_of(tenant) == set()
+
+
+async def deployments_of(tenant: Tenant) -> list[str]:
+    deployments = await tenant.client.list("apps/v1/Deployment", namespace=tenant.namespace_of("one"))
+    return [
+        each["spec"]["template"]["spec"]["containers"][0]["image"]
+        for each in deployments.items
+        if not each["metadata"].get("deletionTimestamp")
+    ]
+
+
+async def test_nothing_of_an_unapproved_fork_runs_where_the_project_builds_nothing(tenant: Tenant) -> None:
+    tenant.systems.renderer.objects = [deployment("miner", "docker.io/evil/miner:1")]
+    await tenant.project()
+    await tenant.environment(source=FORK, ingress={"enabled": False})
+    waiting = await tenant.reaches("one", "Ready", "False", "ApprovalRequired")
+    await tenant.clock.sleep(30)
+    assert await deployments_of(tenant) == []
+    assert tenant.systems.renderer.requests == [], "approval comes before rendering"
+    assert waiting.status.phase == "Pending"
+    condition = waiting.status.condition("Ready")
+    assert condition is not None
+    assert f"{APPROVED_COMMIT} of the Environment" in condition.message
+    await approve(tenant)
+    await tenant.ready()
+    assert await deployments_of(tenant) == ["docker.io/evil/miner:1"]
+
+
+def test_the_reason_column_says_that_a_fork_waits_for_approval() -> None:
+    columns = {each.name: each.json_path for each in Environment.definition.columns}
+    assert columns["Reason"] == '.status.conditions[?(@.type=="Ready")].reason'
+
+
+async def test_an_approved_version_keeps_serving_while_the_next_push_waits_for_approval(
+    tenant: Tenant,
+) -> None:
+    await tenant.project()
+    await tenant.environment(source=FORK)
+    await approve(tenant)
+    await tenant.ready()
+    await tenant.environment(source={"commitSha": commit_of("push"), "prNumber": 7})
+    waiting = await tenant.reaches("one", "Ready", "False", "ApprovalRequired")
+    await tenant.clock.sleep(30)
+    assert await deployments_of(tenant) == [f"app:{commit_of('fork')[:12]}"]
+    assert waiting.status.commit_sha == commit_of("fork")
+
+
+async def test_a_withdrawn_approval_stops_what_runs_and_keeps_its_volumes(tenant: Tenant) -> None:
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    tenant.systems.renderer.objects = [deployment("web", "app:1"), service("web"), claim]
+    await tenant.project()
+    await tenant.environment(source=FORK)
+    await approve(tenant)
+    await tenant.reaches("one", "BuildReady", "True")
+    await tenant.sandbox.exists("apps/v1/Deployment", "web", namespace=tenant.namespace_of("one"))
+    withdrawn = {"metadata": {"annotations": {APPROVED_COMMIT: None}}}
+    await tenant.client.patch(Environment, "one", withdrawn, namespace=tenant.home)
+    await tenant.sandbox.gone("apps/v1/Deployment", "web", namespace=tenant.namespace_of("one"))
+    stopped = await tenant.reaches("one", "DeploymentReady", "False", "ApprovalRequired")
+    assert stopped.status.url is None
+    namespace = tenant.namespace_of("one")
+    assert await tenant.sandbox.get("v1/PersistentVolumeClaim", "data", namespace=namespace) is not None
+    await approve(tenant)
+    await tenant.sandbox.exists("apps/v1/Deployment", "web", namespace=tenant.namespace_of("one"))
+
+
+async def test_a_withdrawn_approval_cancels_the_build_of_the_commit(tenant: Tenant) -> None:
+    if tenant.sandbox.harness.cluster.engine == "embedded":
+        tenant.sandbox.harness.cluster.workloads.delay(finish=600)
+    await tenant.project(**BUILD)
+    await tenant.environment(source=FORK)
+    await approve(tenant)
+    await tenant.reaches("one", "BuildReady", "False", "Building")
+    withdrawn = {"metadata": {"annotations": {APPROVED_COMMIT: None}}}
+    await tenant.client.patch(Environment, "one", withdrawn, namespace=tenant.home)
+    await tenant.reaches("one", "BuildReady", "False", "ApprovalRequired")
+    jobs = await tenant.client.list("batch/v1/Job", namespace="kapsa-builds")
+    assert [each for each in jobs.items if not each["metadata"].get("deletionTimestamp")] == []

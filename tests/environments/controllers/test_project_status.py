@@ -6,7 +6,7 @@ import pytest
 
 from kapsa.environments.resources import Project, Registry
 from kapsa.runtime import Condition
-from tests.environments.tenant import BUILD, Tenant, image
+from tests.environments.tenant import ALL_REPOSITORIES, BUILD, Tenant, image
 
 pytestmark = pytest.mark.virtual_time
 
@@ -58,7 +58,9 @@ async def test_its_registry_must_exist_and_take_its_credentials(tenant: Tenant) 
         "RegistryMissing",
         "RegistryMissing",
     )
-    await tenant.sandbox.apply(Registry, "main", {"endpoint": "registry.example.com"})
+    await tenant.sandbox.apply(
+        Registry, "main", {"endpoint": "registry.example.com", "repositories": ALL_REPOSITORIES}
+    )
     await tenant.clock.sleep(5)
     assert (await condition_of(tenant, "Ready")).reason == "NotVerified"
     verified = {"status": {"verified": True}}

@@ -11,7 +11,7 @@ import pytest
 
 from kapsa.adapters.errors import ExternalError
 from kapsa.environments.hosts.choice import BUILT_IN, DEFAULT_POOL, HostRequest, choose, shared_domains
-from kapsa.environments.resources import DomainPool, Environment, Project
+from kapsa.environments.resources import DomainPool, Environment, Project, TeamNamespace
 
 
 def pool(
@@ -41,7 +41,9 @@ def pool(
 
 def request(uid: str = "me", **more: Any) -> HostRequest:
     return HostRequest(
-        uid=uid, environment="team-app/pr-1", **{"labels": ("pr-1", "pr-1-app", "pr-1-app-team"), **more}
+        uid=uid,
+        environment="team-app/pr-1",
+        **{"labels": ("pr-1", "pr-1-app", "pr-1-app-team"), "team": TeamNamespace("team"), **more},
     )
 
 
@@ -172,7 +174,7 @@ def test_a_name_of_any_length_makes_a_host() -> None:
             },
         }
     )
-    host = chosen([pool()], HostRequest.of(environment, project))
+    host = chosen([pool()], HostRequest.of(environment, project, TeamNamespace("team")))
     assert all(len(label) <= 63 for label in host.split("."))
 
 
@@ -187,3 +189,76 @@ def test_a_pool_that_is_being_deleted_gives_out_no_hosts_and_its_domains_to_anot
         assert refused.value.reason == "DomainPoolTerminating"
     with pytest.raises(ExternalError, match=r"pr-1\.example\.com is taken"):
         choose([old, new], request(host="pr-1.example.com"), random.Random(0))
+
+
+# -- teams ---------------------------------------------------------------------------------------------------
+
+
+def refusal(pools: list[DomainPool], **more: Any) -> str:
+    with pytest.raises(ExternalError) as error:
+        chosen(pools, request(**more))
+    return error.value.reason
+
+
+def test_a_pool_allocates_hosts_only_to_the_namespaces_it_is_open_to() -> None:
+    named = pool(allowedNamespaces={"names": ["shop"]})
+    assert refusal([named]) == "DomainPoolNotAllowed"
+    assert refusal([named], pool="main") == "DomainPoolNotAllowed"
+    assert refusal([named], host="x.example.com") == "DomainPoolNotAllowed"
+    assert chosen([named], request(team=TeamNamespace("shop"))) == "pr-1.example.com"
+
+
+def test_a_pool_that_is_closed_to_a_team_leaves_it_the_others() -> None:
+    closed = pool("closed", "a.com", age=9, allowedNamespaces={"names": ["shop"]})
+    assert chosen([closed, pool("open", "b.com")], request()) == "pr-1.b.com"
+    assert refusal([closed, pool("open", "b.com")], host="x.a.com") == "HostOutsidePools"
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels", "opened"),
+    [
+        ({"matchLabels": {"tier": "gold"}}, {"tier": "gold"}, True),
+        ({"matchLabels": {"tier": "gold"}}, {"tier": "tin"}, False),
+        (
+            {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["gold"]}]},
+            {"tier": "gold"},
+            True,
+        ),
+        (
+            {"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["gold"]}]},
+            {"tier": "gold"},
+            False,
+        ),
+        ({"matchExpressions": [{"key": "tier", "operator": "Exists"}]}, {}, False),
+        ({"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}, {}, True),
+        ({}, {}, True),
+    ],
+)
+def test_a_pool_is_open_to_namespaces_with_certain_labels(
+    selector: dict[str, Any], labels: dict[str, str], opened: bool
+) -> None:
+    team = TeamNamespace("team", labels)
+    pools = [pool(allowedNamespaces={"selector": selector})]
+    assert (chosen(pools, request(team=team)) if opened else refusal(pools, team=team)) == (
+        "pr-1.example.com" if opened else "DomainPoolNotAllowed"
+    )
+
+
+SHOP = {"subdomains": [{"namespaces": {"names": ["shop"]}, "labels": ["shop", "*-shop"]}]}
+
+
+def test_labels_of_one_team_are_refused_to_all_others() -> None:
+    pools = [pool(allocationPolicy=SHOP)]
+    for host in ("shop.example.com", "pr-1-shop.example.com", "deep.shop.example.com"):
+        assert refusal(pools, host=host) == "HostNotAllowed"
+    assert chosen(pools, request(labels=("shop", "shopping"))) == "shopping.example.com"
+
+
+def test_a_team_with_labels_of_its_own_gets_no_others() -> None:
+    pools, shop = [pool(allocationPolicy=SHOP)], TeamNamespace("shop")
+    assert chosen(pools, request(team=shop, host="shop.example.com")) == "shop.example.com"
+    assert refusal(pools, team=shop, host="bank.example.com") == "HostNotAllowed"
+    assert chosen(pools, request(team=shop)) == "shop.example.com", "its patterns are tried in their order"
+    assert chosen([pool(allocationPolicy=SHOP, held={"shop.example.com": "a"})], request(team=shop)) == (
+        "pr-1-shop.example.com"
+    )

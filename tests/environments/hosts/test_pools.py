@@ -14,7 +14,7 @@ from kapsa.environments.controllers.domain_pool import DomainPoolController
 from kapsa.environments.hosts.choice import BUILT_IN
 from kapsa.environments.hosts.pools import DomainPools
 from kapsa.environments.metrics import EnvironmentMetrics
-from kapsa.environments.resources import KINDS, DomainPool, Environment, Project
+from kapsa.environments.resources import KINDS, DomainPool, Environment, Project, TeamNamespace
 from kapsa.environments.settings import Settings
 from kapsa.runtime import Context, Controller, Operator, Requeue, rule_for
 from kapsa.runtime.testing import Harness, Sample, Scenario, crash_at_every_write
@@ -48,7 +48,7 @@ class HostKeeper(Controller[Environment]):
 
     async def reconcile(self, environment: Environment, ctx: Context[Environment]) -> Requeue | None:
         try:
-            grant = await self.domains.allocate(ctx, environment, self.project)
+            grant = await self.domains.allocate(ctx, environment, self.project, TeamNamespace("team"))
         except ExternalError as error:
             ctx.status.url = None
             ctx.condition("Ready", False, reason=error.reason, message=str(error))

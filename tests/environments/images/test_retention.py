@@ -14,7 +14,7 @@ from kapsa.adapters.testing.registry_server import RegistryServer
 from kapsa.environments.resources import Environment, Registry
 from tests.environments.fakes import commit_of
 from tests.environments.sandbox import Sandbox
-from tests.environments.tenant import Tenant
+from tests.environments.tenant import ALL_REPOSITORIES, Tenant
 
 pytestmark = pytest.mark.virtual_time
 
@@ -47,6 +47,7 @@ class Registered:
             "insecure": True,
             "auth": {"secretRef": login},
             "imageRetention": retention,
+            "repositories": ALL_REPOSITORIES,
         }
         await self.sandbox.apply(Registry, self.sandbox.unique, spec)
         await self.tenant.start()

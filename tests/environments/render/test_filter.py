@@ -285,3 +285,35 @@ def test_every_allowed_kind_passes_in_its_simplest_form() -> None:
         for kind in ALLOWED_KINDS
     ]
     assert len(filter_objects(objects, RULES)) == len(ALLOWED_KINDS)
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        {"volumes": [{"name": "loot", "secret": {"secretName": "kapsa-registry"}}]},
+        {"volumes": [{"name": "loot", "projected": {"sources": [{"secret": {"name": "kapsa-registry"}}]}}]},
+        {
+            "volumes": [
+                {"name": "x", "csi": {"driver": "d", "nodePublishSecretRef": {"name": "kapsa-registry"}}}
+            ]
+        },
+        {"containers": [{"name": "a", "image": "b", "envFrom": [{"secretRef": {"name": "kapsa-registry"}}]}]},
+        {
+            "initContainers": [
+                {
+                    "name": "a",
+                    "image": "b",
+                    "env": [
+                        {"name": "X", "valueFrom": {"secretKeyRef": {"name": "kapsa-registry", "key": "x"}}}
+                    ],
+                }
+            ]
+        },
+    ],
+    ids=["volume", "projected", "csi", "envFrom", "env"],
+)
+def test_no_pod_reads_the_secret_for_pulling_images(pod: dict[str, Any]) -> None:
+    rules = FilterRules(namespace=NAMESPACE, hosts=[HOST], pull_secret="kapsa-registry")
+    assert any("only for pulling images" in each for each in refusals(deployment(**pod), rules=rules))
+    (kept,) = filter_objects([deployment(imagePullSecrets=[{"name": "kapsa-registry"}])], rules)
+    assert kept["kind"] == "Deployment"

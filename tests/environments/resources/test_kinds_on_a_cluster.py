@@ -177,6 +177,11 @@ async def test_the_kinds_of_administrators_belong_to_the_cluster(client: Client)
     kept = Registry.from_dict(await applied(client, registry))
     assert kept.spec.image_pull_secret.generate_per_namespace is True
     assert kept.spec.insecure is False
+    same = {"secretRef": {"name": "login", "namespace": "kapsa-system"}}
+    own = [{"prefixes": ["a"], "pullSecretRef": same["secretRef"]}]
+    for field, value in (("imagePullSecret", same), ("repositories", own)):
+        with pytest.raises(Invalid, match="must not be the Secret of auth"):
+            await applied(client, changed(registry, field, value))
     for manifest in (changed(pool, "baseDomains", []), changed(registry, "type", "floppy")):
         with pytest.raises(Invalid):
             await applied(client, manifest)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kapsa.environments.settings import Settings
-from tests.environments.fakes import commit_of, deployment, service
+from tests.environments.fakes import deployment, service
 from tests.environments.sandbox import Sandbox
-from tests.environments.tenant import Tenant
+from tests.environments.tenant import Tenant, secret
 
 pytestmark = pytest.mark.virtual_time  # kinds of others are installed, which would stay on a shared cluster
 
@@ -227,7 +227,9 @@ async def test_without_cert_manager_nobody_waits_for_a_certificate(tenant: Tenan
     await tenant.reaches("one", "TLSReady", "True", "NoCertManager")
 
 
-async def test_a_pools_wildcard_certificate_is_copied_and_a_fork_gets_none(tenant: Tenant) -> None:
+async def test_the_key_of_a_wildcard_certificate_never_enters_an_environments_namespace(
+    tenant: Tenant,
+) -> None:
     settings = Settings()
     await tenant.sandbox.make_namespace(settings.namespace)
     await tenant.client.create(
@@ -240,19 +242,30 @@ async def test_a_pools_wildcard_certificate_is_copied_and_a_fork_gets_none(tenan
         }
     )
     tenant.systems.domains.wildcard = "wildcard"
-    tenant.systems.git.pull_requests[7] = commit_of("fork")
     await tenant.start(settings)
-    await tenant.project(previewEnvironments={"trust": "repository"})
+    await tenant.project()
     await tenant.environment()
-    await tenant.reaches("one", "TLSReady", "True", "Wildcard")
+    ready = await tenant.reaches("one", "TLSReady", "True", "Wildcard")
+    assert ready.status.url == f"https://{HOST}"
     ingress = await tenant.client.get(INGRESS, "kapsa", namespace=tenant.namespace_of("one"))
-    assert ingress["spec"]["tls"][0]["secretName"] == "kapsa-wildcard-tls"
-    assert await tenant.sandbox.get(SECRET, "kapsa-wildcard-tls", namespace=tenant.namespace_of("one"))
-    await tenant.environment("fork", source={"commitSha": commit_of("fork"), "prNumber": 7})
-    await tenant.reaches("fork", "TLSReady", "True", "DefaultCertificate")
-    assert (
-        await tenant.sandbox.get(SECRET, "kapsa-wildcard-tls", namespace=tenant.namespace_of("fork")) is None
+    assert ingress["spec"]["tls"] == [{"hosts": [HOST]}], (
+        "the ingress controller serves its default certificate"
     )
+    assert (await tenant.client.list(SECRET, namespace=tenant.namespace_of("one"))).items == []
+
+
+async def test_a_wildcard_certificate_that_is_missing_is_reported_until_it_is_created(tenant: Tenant) -> None:
+    settings = Settings()
+    await tenant.sandbox.make_namespace(settings.namespace)
+    tenant.systems.domains.wildcard = "wildcard"
+    await tenant.start(settings)
+    await tenant.project()
+    await tenant.environment()
+    failed = await tenant.reaches("one", "IngressReady", "False", "WildcardMissing")
+    assert failed.status.failure is not None
+    assert failed.status.failure.object == "Secret wildcard"
+    await secret(tenant, "wildcard", settings.namespace, **{"tls.crt": "certificate", "tls.key": "key"})
+    await tenant.reaches("one", "TLSReady", "True", "Wildcard")
 
 
 async def test_a_missing_certificate_is_reported(tenant: Tenant) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Any
 
-from kapsa.environments.build.job import build_arguments, build_job, registry_mount
+from kapsa.environments.build.job import CONFINED, IMAGE, build_arguments, build_job, pull_mount
 from kapsa.environments.build.source import workspace_path
 from kapsa.environments.ports import BuildRequest
 from kapsa.environments.settings import Settings
@@ -33,8 +33,8 @@ def buildkit_objects(request: BuildRequest, settings: Settings) -> list[dict[str
         "command": ["buildctl-daemonless.sh", "build"],
         "args": _arguments(request),
         "env": [
-            # Without a process sandbox no privileges are needed. Processes see each other only within one pod.
-            {"name": "BUILDKITD_FLAGS", "value": "--oci-worker-no-process-sandbox"},
+            # Without a process sandbox no privileges are needed, but a RUN can read what buildkitd can.
+            {"name": "BUILDKITD_FLAGS", "value": _flags(request)},
             {"name": "DOCKER_CONFIG", "value": f"{_HOME}/.docker"},
         ],
         "securityContext": {
@@ -46,21 +46,24 @@ def buildkit_objects(request: BuildRequest, settings: Settings) -> list[dict[str
         "volumeMounts": [
             {"name": "workspace", "mountPath": "/workspace", "readOnly": True},
             {"name": "buildkit", "mountPath": f"{_HOME}/.local/share/buildkit"},
-            *registry_mount(request, f"{_HOME}/.docker"),
+            {"name": "image", "mountPath": IMAGE},
+            *pull_mount(request, f"{_HOME}/.docker"),
         ],
     }
-    pod = {
-        "securityContext": {"fsGroup": _USER, "runAsUser": _USER, "runAsGroup": _USER, "runAsNonRoot": True}
-    }
+    # No fsGroup: it would make each directory of a build setgid.
+    pod = {"securityContext": {"runAsUser": _USER, "runAsGroup": _USER, "runAsNonRoot": True, **CONFINED}}
     return build_job(request, container, settings, pod=pod, volumes=[{"name": "buildkit", "emptyDir": {}}])
+
+
+def _flags(request: BuildRequest) -> str:
+    config = " --config /workspace/buildkitd.toml" if request.insecure else ""
+    return f"--oci-worker-no-process-sandbox{config}"
 
 
 def _arguments(request: BuildRequest) -> list[str]:
     build = request.project.spec.build
     assert build is not None
     dockerfile = PurePosixPath(workspace_path(build.context, build.dockerfile))
-    # A reference has neither commas nor quotes, so it cannot add attributes.
-    pushed = f"type=image,name={request.image},push=true"
     return [
         "--progress=plain",
         "--frontend=dockerfile.v0",
@@ -68,5 +71,5 @@ def _arguments(request: BuildRequest) -> list[str]:
         f"--local=dockerfile={dockerfile.parent}",
         f"--opt=filename={dockerfile.name}",
         *(f"--opt=build-arg:{name}={value}" for name, value in sorted(build_arguments(request).items())),
-        f"--output={pushed},registry.insecure=true" if request.insecure else f"--output={pushed}",
+        f"--output=type=oci,tar=false,dest={IMAGE}",
     ]

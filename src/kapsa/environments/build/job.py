@@ -9,11 +9,18 @@ from typing import Any
 import msgspec
 
 from kapsa.adapters.errors import Refused
-from kapsa.environments.build.source import credentials_secret, fetch_container
+from kapsa.environments.build.source import PULL_KEY, PUSH_KEY, credentials_secret, fetch_container
 from kapsa.environments.ports import BuildProgress, BuildRequest
 from kapsa.environments.settings import Settings
 
-__all__ = ["ARGUMENT", "build_arguments", "build_job", "job_progress", "registry_mount"]
+__all__ = ["ARGUMENT", "CONFINED", "IMAGE", "build_arguments", "build_job", "job_progress", "pull_mount"]
+
+IMAGE = "/image"
+"""The directory with the image that a build has made."""
+CONFINED: Mapping[str, Any] = {"seccompProfile": {"type": "RuntimeDefault"}}
+"""The default of all containers. Only BuildKit's own cannot run with it."""
+_DOCKER_CONFIG = "/docker"
+_PUSHER = 65532
 
 ARGUMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KEPT_SECONDS = 7 * 86_400
@@ -32,10 +39,14 @@ def build_job(
     *,
     pod: Mapping[str, Any],
     volumes: list[Any],
+    output: str = IMAGE,
 ) -> list[dict[str, Any]]:
     """Return the objects of a build: a Secret with its credentials, if it has any, and the Job last.
 
-    A failed build is not retried, since the same commit would fail again. One whose pod was evicted is.
+    The containers run one after another: the first fetches the source, the second builds the image into the
+    directory `/image`, and the last pushes `output` from there. A RUN of the Dockerfile executes in the
+    second, which has no credentials to push. A failed build is not retried, since the same commit would fail
+    again. One whose pod was evicted is.
 
     Raises `Refused` when a field of the project is not valid.
     """
@@ -64,15 +75,14 @@ def build_job(
                     "restartPolicy": "Never",
                     "automountServiceAccountToken": False,
                     "enableServiceLinks": False,
-                    "initContainers": [fetch_container(request, settings.git_image)],
-                    "containers": [container],
+                    "initContainers": [fetch_container(request, settings.git_image), container],
+                    "containers": [_push_container(request, settings.push_image, output)],
                     "volumes": [
-                        {"name": "workspace", "emptyDir": {}},
-                        {"name": "tmp", "emptyDir": {}},
+                        *({"name": name, "emptyDir": {}} for name in ("workspace", "tmp", "image")),
                         *_credential_volumes(request, secret),
                         *volumes,
                     ],
-                    **pod,
+                    **{"securityContext": CONFINED, **pod},
                 },
             },
         },
@@ -96,9 +106,32 @@ def build_arguments(request: BuildRequest) -> dict[str, str]:
     return arguments
 
 
-def registry_mount(request: BuildRequest, path: str) -> list[dict[str, Any]]:
-    """Return the volume mount with the credentials to push, if there are any."""
-    return [{"name": "registry", "mountPath": path, "readOnly": True}] if request.push is not None else []
+def pull_mount(request: BuildRequest, path: str) -> list[dict[str, Any]]:
+    """Return the volume mount with the team's own credentials to pull base images, if there are any."""
+    return [{"name": "pull", "mountPath": path, "readOnly": True}] if request.pull is not None else []
+
+
+def _push_container(request: BuildRequest, image: str, output: str) -> dict[str, Any]:
+    mounts: list[dict[str, Any]] = [{"name": "image", "mountPath": IMAGE, "readOnly": True}]
+    if request.push is not None:
+        mounts.append({"name": "registry", "mountPath": _DOCKER_CONFIG, "readOnly": True})
+    return {
+        "name": "push",
+        "image": image,
+        "args": ["push", output, str(request.image), *(["--insecure"] if request.insecure else [])],
+        "env": [{"name": "DOCKER_CONFIG", "value": _DOCKER_CONFIG}],
+        "volumeMounts": mounts,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _PUSHER,
+            "runAsGroup": _PUSHER,
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+            **CONFINED,
+        },
+        "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}},
+    }
 
 
 def job_progress(job: Mapping[str, Any]) -> BuildProgress:
@@ -122,7 +155,7 @@ def job_progress(job: Mapping[str, Any]) -> BuildProgress:
 
 
 def _credential_volumes(request: BuildRequest, secret: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """Return a volume for each set of credentials: the container that fetches cannot push, and vice versa."""
+    """Return a volume for each set of credentials: no container has those of another."""
     if secret is None:
         return []
     volumes = []
@@ -130,12 +163,11 @@ def _credential_volumes(request: BuildRequest, secret: Mapping[str, Any] | None)
     if request.source is not None:
         items = [{"key": key, "path": key.removeprefix(_PART_OF_REPOSITORY)} for key in source]
         volumes.append(_secret_volume("git", request.name, items))
-    if request.push is not None:
-        volumes.append(
-            _secret_volume("registry", request.name, [{"key": "config.json", "path": "config.json"}])
-        )
+    for volume, key, login in (("registry", PUSH_KEY, request.push), ("pull", PULL_KEY, request.pull)):
+        if login is not None:
+            volumes.append(_secret_volume(volume, request.name, [{"key": key, "path": "config.json"}]))
     return volumes
 
 
 def _secret_volume(volume: str, secret: str, items: list[dict[str, str]]) -> dict[str, Any]:
-    return {"name": volume, "secret": {"secretName": secret, "items": items, "defaultMode": 0o440}}
+    return {"name": volume, "secret": {"secretName": secret, "items": items, "defaultMode": 0o444}}

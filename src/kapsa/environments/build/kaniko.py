@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.environments.build.job import build_arguments, build_job, registry_mount
+from kapsa.environments.build.job import IMAGE, build_arguments, build_job, pull_mount
 from kapsa.environments.build.source import workspace_path
 from kapsa.environments.ports import BuildRequest
 from kapsa.environments.settings import Settings
 
 __all__ = ["kaniko_objects"]
+
+_TARBALL = f"{IMAGE}/image.tar"
 
 
 def kaniko_objects(request: BuildRequest, settings: Settings) -> list[dict[str, Any]]:
@@ -26,10 +28,12 @@ def kaniko_objects(request: BuildRequest, settings: Settings) -> list[dict[str, 
         f"--context=dir://{workspace_path(build.context)}",
         f"--dockerfile={workspace_path(build.context, build.dockerfile)}",
         f"--destination={request.image}",
+        "--no-push",
+        f"--tar-path={_TARBALL}",
         *(f"--build-arg={name}={value}" for name, value in sorted(build_arguments(request).items())),
     ]
     if request.insecure:
-        arguments += ["--insecure", "--skip-tls-verify", "--insecure-pull", "--skip-tls-verify-pull"]
+        arguments += ["--insecure-pull", "--skip-tls-verify-pull"]
     container = {
         "name": "build",
         "image": settings.kaniko_image,
@@ -37,7 +41,8 @@ def kaniko_objects(request: BuildRequest, settings: Settings) -> list[dict[str, 
         "securityContext": {"allowPrivilegeEscalation": False},
         "volumeMounts": [
             {"name": "workspace", "mountPath": "/workspace"},
-            *registry_mount(request, "/kaniko/.docker"),
+            {"name": "image", "mountPath": IMAGE},
+            *pull_mount(request, "/kaniko/.docker"),
         ],
     }
-    return build_job(request, container, settings, pod={}, volumes=[])
+    return build_job(request, container, settings, pod={}, volumes=[], output=_TARBALL)

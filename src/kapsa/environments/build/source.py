@@ -18,6 +18,8 @@ from kapsa.environments.ports import BuildRequest
 __all__ = [
     "CONTEXT",
     "DOCKERFILE",
+    "PULL_KEY",
+    "PUSH_KEY",
     "SOURCE_SCRIPT",
     "credentials_secret",
     "fetch_container",
@@ -25,6 +27,9 @@ __all__ = [
 ]
 
 CONTEXT, DOCKERFILE = "CONTEXT", "DOCKERFILE"
+PUSH_KEY, PULL_KEY = "config.json", "pull.config.json"
+"""The keys of the Secret with the logins to push and to pull, each as docker's configuration."""
+_USER = 1000
 _WORKSPACE = "/workspace"
 _CREDENTIALS = "/credentials"
 
@@ -56,6 +61,7 @@ for path in "$CONTEXT" ${DOCKERFILE:+"$CONTEXT/$DOCKERFILE"}; do
     *) echo "$path leaves the repository" >&2; exit 1 ;;
   esac
 done
+if [ -n "$BUILDKITD_CONFIG" ]; then printf '%s\n' "$BUILDKITD_CONFIG" > "$WORKSPACE/buildkitd.toml"; fi
 """
 """The container's script. Context and Dockerfile must be in the commit, not links to the credentials."""
 
@@ -77,6 +83,7 @@ def fetch_container(request: BuildRequest, image: str) -> dict[str, Any]:
         DOCKERFILE: str(check_path(build.dockerfile)),
         "WORKSPACE": _WORKSPACE,
         "CREDENTIALS": _CREDENTIALS,
+        "BUILDKITD_CONFIG": _buildkitd_config(request),
         "HOME": "/tmp",  # noqa: S108 - in the container
         **_git_variables(protocols),
     }
@@ -89,9 +96,23 @@ def fetch_container(request: BuildRequest, image: str) -> dict[str, Any]:
         "command": ["/bin/sh", "-euc", SOURCE_SCRIPT],
         "env": [{"name": name, "value": value} for name, value in variables.items()],
         "volumeMounts": mounts,
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _USER,
+            "runAsGroup": _USER,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
         "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}},
     }
+
+
+def _buildkitd_config(request: BuildRequest) -> str:
+    """Return the configuration of buildkitd: an insecure registry is also one to pull base images from."""
+    if not request.insecure:
+        return ""
+    return f'[registry."{request.image.registry}"]\nhttp = true\ninsecure = true'
 
 
 def workspace_path(*parts: str) -> str:
@@ -114,8 +135,9 @@ def credentials_secret(request: BuildRequest) -> dict[str, Any] | None:
             "git.known_hosts": request.source.known_hosts,
             "git.ca.crt": request.source.authority,
         }
-    if request.push is not None:
-        texts["config.json"] = docker_config(request.image.registry, request.push)
+    for key, login in ((PUSH_KEY, request.push), (PULL_KEY, request.pull)):
+        if login is not None:
+            texts[key] = docker_config(request.image.registry, login)
     data = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items() if text}
     if not data:
         return None

@@ -9,6 +9,7 @@ from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.git.address import is_commit
 from kapsa.adapters.oci.registries import DigestCache, Images
 from kapsa.environments.hosts.routes import CERTIFICATE, HTTP_ROUTE
+from kapsa.environments.images.repository_rules import registry_refusal
 from kapsa.environments.images.retention import ImageRetention
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.names import FINALIZER, OWNER_UID
@@ -34,6 +35,7 @@ from kapsa.environments.sources.repository_access import RepositoryAccess
 from kapsa.environments.sources.trust import is_trusted, needs_refs
 from kapsa.environments.step_run import StepRun
 from kapsa.environments.steps.apply import SUSPENDED, ApplyStep
+from kapsa.environments.steps.approval import ApprovalStep
 from kapsa.environments.steps.build import BuildStep
 from kapsa.environments.steps.host import HostStep
 from kapsa.environments.steps.namespace import NamespaceStep
@@ -51,6 +53,7 @@ from kapsa.environments.tenancy.ownership import (
     is_namespace_of,
     project_key,
     project_missing,
+    team_of,
 )
 from kapsa.runtime import (
     Context,
@@ -113,11 +116,12 @@ class EnvironmentController(Controller[Environment]):
             NamespaceStep(),
             PolicyStep(),
             SecretsStep(self._copies),
+            ApprovalStep(owned),
             BuildStep(builds, digests, access, owned),
             HostStep(domains),
             self._render,
             ApplyStep(),
-            RouteStep(self._copies),
+            RouteStep(),
             TlsStep(),
             VerifyStep(prober),
         )
@@ -224,9 +228,12 @@ class EnvironmentController(Controller[Environment]):
         refs = None
         if needs_refs(environment, project, commit):
             refs = (await self._listings.containing(commit, ctx, project)).refs
-        registry = None
+        team = team_of(ctx, project)
+        registry, refusal = None, ""
         if project.spec.registry is not None and project.spec.registry.name is not None:
             registry = ctx.get(Registry, project.spec.registry.name, namespace="", track=True)
+        if registry is not None and (refusal := registry_refusal(registry, team)):
+            registry = None
         return StepRun(
             environment=environment,
             project=project,
@@ -235,7 +242,9 @@ class EnvironmentController(Controller[Environment]):
             metrics=self.metrics,
             commit=commit,
             trusted=is_trusted(environment, project, commit, refs),
+            team=team,
             registry=registry,
+            registry_refusal=refusal,
         )
 
     # -- after them ------------------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ from kapsa.environments.tenancy.namespaces import (
     owners,
     release,
 )
+from kapsa.environments.tenancy.ownership import team_of
 from kapsa.runtime import (
     BadRequest,
     Cache,
@@ -157,7 +158,9 @@ class ProjectController(Controller[Project]):
         here = {each.name: each for each in ctx.list(Environment, namespace=home)}
         refused: dict[str, str] = {}
         planned = await self._environments(project, ctx, home, here, listing, refused)
-        report(project, ctx, here.values(), listing, self._registry(project, ctx), refused)
+        report(
+            project, ctx, here.values(), listing, self._registry(project, ctx), refused, team_of(ctx, project)
+        )
         due = [self._due_in(project, ctx)]
         if refused:
             due.append(_REFUSED_AGAIN_SECONDS)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Mapping
 
-from kapsa.environments.resources import Environment, EnvironmentSummary, Project, Registry
+from kapsa.adapters.errors import Refused
+from kapsa.adapters.oci.image_reference import ImageReference
+from kapsa.environments.images.repository_rules import registry_refusal
+from kapsa.environments.resources import Environment, EnvironmentSummary, Project, Registry, TeamNamespace
 from kapsa.environments.sources.listings import Listing
 from kapsa.runtime import Context, ModelMismatch
 
@@ -20,6 +24,7 @@ def report(
     listing: Listing | None,
     registry: Registry | None,
     refused: Mapping[str, str],
+    team: TeamNamespace,
 ) -> None:
     """Write the summary of the project to the status, and set the condition Ready.
 
@@ -42,7 +47,7 @@ def report(
         if not each.metadata.deleting
     ]
     _builds(ctx, readable.values())
-    _registry(project, ctx, registry)
+    _registry(project, ctx, registry, team)
     for condition in ("RepositoryAccessible", "RegistryReady"):
         current = ctx.status.condition(condition)
         if current is None or current.status != "True":
@@ -82,7 +87,9 @@ def is_readable(environment: Environment) -> bool:
     return True
 
 
-def _registry(project: Project, ctx: Context[Project], registry: Registry | None) -> None:
+def _registry(
+    project: Project, ctx: Context[Project], registry: Registry | None, team: TeamNamespace
+) -> None:
     named = project.spec.registry.name if project.spec.registry is not None else None
     if named is None:
         ctx.condition("RegistryReady", True, reason="NotRequested", message="the Project uses no Registry")
@@ -90,6 +97,8 @@ def _registry(project: Project, ctx: Context[Project], registry: Registry | None
         ctx.condition(
             "RegistryReady", False, reason="RegistryMissing", message=f"Registry {named} does not exist"
         )
+    elif refusal := registry_refusal(registry, team, _image(project, registry)):
+        ctx.condition("RegistryReady", False, reason="RegistryNotAllowed", message=refusal)
     elif registry.status.verified:
         ctx.condition(
             "RegistryReady", True, reason="Verified", message=f"Registry {named} accepts its credentials"
@@ -98,6 +107,14 @@ def _registry(project: Project, ctx: Context[Project], registry: Registry | None
         ready = registry.status.condition("Ready")
         why = ready.message if ready is not None else "not verified yet"
         ctx.condition("RegistryReady", False, reason="NotVerified", message=f"Registry {named}: {why}")
+
+
+def _image(project: Project, registry: Registry) -> ImageReference | None:
+    """Return the repository of the project's images; None if its name is not valid, which the build reports."""
+    assert project.spec.registry is not None
+    with contextlib.suppress(Refused):
+        return ImageReference.within(registry.spec.endpoint, project.spec.registry.image_repository)
+    return None
 
 
 def _builds(ctx: Context[Project], environments: Collection[Environment]) -> None:

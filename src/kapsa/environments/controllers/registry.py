@@ -72,6 +72,7 @@ class RegistryController(Controller[Registry]):
             reason="Verified",
             message=f"{registry.spec.endpoint} is reachable and accepts the credentials",
         )
+        _report_pull_secret(registry, ctx)
         return Requeue(after=self.settings.registry_verify_interval)
 
     async def _verify(self, registry: Registry, ctx: Context[Registry]) -> None:
@@ -101,6 +102,25 @@ class RegistryController(Controller[Registry]):
         ctx.status.verified = False
         ctx.condition("Ready", False, reason=error.reason, message=message)
         return Requeue(after=self.settings.registry_verify_interval)
+
+
+def _report_pull_secret(registry: Registry, ctx: Context[Registry]) -> None:
+    """Set the condition for the credentials with which environments pull."""
+    spec = registry.spec
+    named = spec.image_pull_secret.secret_ref or any(each.pull_secret_ref for each in spec.repositories)
+    if spec.auth is None or not spec.image_pull_secret.generate_per_namespace:
+        message = "environments need no pull secret from the operator"
+        ctx.condition("PullSecretReady", True, reason="NotRequested", message=message)
+    elif named:
+        ctx.condition(
+            "PullSecretReady", True, reason="PullCredentials", message="environments get a pull secret"
+        )
+    else:
+        message = (
+            "environments get no pull secret, since the credentials in auth can push: set imagePullSecret.secretRef to a "
+            "Secret with credentials that can only pull"
+        )
+        ctx.condition("PullSecretReady", False, reason="PullCredentialsMissing", message=message)
 
 
 async def _credentials(registry: Registry, ctx: Context[Registry]) -> RegistryCredentials | None:

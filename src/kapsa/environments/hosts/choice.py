@@ -7,6 +7,7 @@ domains, and existing allocations stay.
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import random
 from collections import Counter
@@ -16,7 +17,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from kapsa.adapters.errors import ExternalNotFound, Refused
-from kapsa.environments.names import MANAGED_BY, OPERATOR, bounded, host_label, host_name
+from kapsa.environments.names import LABEL_LIMIT, MANAGED_BY, OPERATOR, bounded, host_label, host_name
 from kapsa.environments.resources import (
     Allocation,
     DomainCount,
@@ -24,6 +25,7 @@ from kapsa.environments.resources import (
     DomainPoolSpec,
     Environment,
     Project,
+    TeamNamespace,
 )
 from kapsa.runtime import ObjectMeta
 
@@ -38,6 +40,7 @@ __all__ = [
     "choose",
     "current_choice",
     "domain_counts",
+    "is_open",
     "shared_domains",
 ]
 
@@ -63,10 +66,12 @@ class HostRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The labels to try for a generated host, under a domain of the pool."""
     pool: str = ""
     """The name of the pool; the default pool if empty."""
+    team: TeamNamespace
+    """The namespace of the project, which decides about pools and labels."""
 
     @classmethod
-    def of(cls, environment: Environment, project: Project) -> HostRequest:
-        """Return the request of an environment of a project."""
+    def of(cls, environment: Environment, project: Project, team: TeamNamespace) -> HostRequest:
+        """Return the request of an environment of a project in the namespace of a team."""
         domain, name = project.spec.domain, environment.name
         if domain.subdomain is not None:
             labels = [(name, domain.subdomain), (name, domain.subdomain, project.namespace)]
@@ -79,6 +84,7 @@ class HostRequest(msgspec.Struct, frozen=True, kw_only=True):
             host=environment.spec.ingress.host or "",
             labels=tuple(host_label(*parts) for parts in labels),
             pool=domain.domain_pool_ref.name if domain.domain_pool_ref is not None else "",
+            team=team,
         )
 
     def candidates(self) -> Iterable[str]:
@@ -120,9 +126,19 @@ def choose(pools: Sequence[DomainPool], request: HostRequest, rng: random.Random
             reason="DomainPoolTerminating",
             hint="Set domain.domainPoolRef of the Project to another pool",
         )
+    open_pools = [pool for pool in named or pools if is_open(pool, request.team)]
+    if not open_pools:
+        raise Refused(
+            f"DomainPool {request.pool} is not open to namespace {request.team.name}"
+            if named
+            else f"no DomainPool is open to namespace {request.team.name}",
+            reason="DomainPoolNotAllowed",
+            hint="Set domain.domainPoolRef of the Project to another pool, or ask an administrator to add the namespace "
+            "to allowedNamespaces",
+        )
     if request.host:
-        return _requested(pools, named or pools, request)
-    return _generated(pools, named[0] if named else _default(pools), request, rng)
+        return _requested(pools, open_pools, request)
+    return _generated(pools, named[0] if named else _default(open_pools), request, rng)
 
 
 def _requested(pools: Sequence[DomainPool], allowed: Sequence[DomainPool], request: HostRequest) -> Choice:
@@ -142,6 +158,13 @@ def _requested(pools: Sequence[DomainPool], allowed: Sequence[DomainPool], reque
             f"host {request.host} is reserved by DomainPool {choice.pool.name}",
             reason="HostReserved",
             hint="Choose another host",
+        )
+    if not _is_label_open(choice, request.team):
+        raise Refused(
+            f"host {request.host} is not among the hosts that DomainPool {choice.pool.name} has for namespace "
+            f"{request.team.name}",
+            reason="HostNotAllowed",
+            hint="Choose another host, or ask an administrator to change allocationPolicy.subdomains of the pool",
         )
     holder = _holders(pools).get(request.host)
     if holder is not None and holder.uid != request.uid:
@@ -166,9 +189,11 @@ def _generated(
         )
     domain = _next_domain(pool, domains, rng)
     for label in request.candidates():
-        choice = Choice(pool, domain, host_name(label, domain))
-        if not _is_reserved(choice) and choice.host not in holders and choice.host not in owners:
-            return choice
+        for fitting in _fitting_labels(pool, request.team, label):
+            choice = Choice(pool, domain, host_name(fitting, domain))
+            taken = choice.host in holders or choice.host in owners
+            if not taken and not _is_reserved(choice) and _is_label_open(choice, request.team):
+                return choice
     raise Refused(
         f"every host for environment {request.environment} under {domain} is taken or reserved",
         reason="NoFreeHost",
@@ -248,9 +273,40 @@ def _domain_of(pool: DomainPool, host: str) -> str:
     return max(fitting, key=len, default="")
 
 
+def _label_of(choice: Choice) -> str:
+    """Return the label of a host directly under its domain."""
+    return choice.host.removesuffix(f".{choice.domain}").rpartition(".")[2]
+
+
 def _is_reserved(choice: Choice) -> bool:
-    below = choice.host.removesuffix(f".{choice.domain}").rpartition(".")[2]
-    return below in choice.pool.spec.allocation_policy.reserved_subdomains
+    return _label_of(choice) in choice.pool.spec.allocation_policy.reserved_subdomains
+
+
+def is_open(pool: DomainPool, team: TeamNamespace) -> bool:
+    """Return whether the projects of a namespace get hosts from a pool."""
+    allowed = pool.spec.allowed_namespaces
+    return allowed is None or allowed.includes(team)
+
+
+def _own_patterns(pool: DomainPool, team: TeamNamespace) -> list[str]:
+    grants = pool.spec.allocation_policy.subdomains
+    return [label for grant in grants if grant.namespaces.includes(team) for label in grant.labels]
+
+
+def _is_label_open(choice: Choice, team: TeamNamespace) -> bool:
+    """Return whether a team may have the label: one of its own if it has any, else one of nobody."""
+    label, own = _label_of(choice), _own_patterns(choice.pool, team)
+    every = [each for grant in choice.pool.spec.allocation_policy.subdomains for each in grant.labels]
+    if own:
+        return any(fnmatch.fnmatchcase(label, pattern) for pattern in own)
+    return not any(fnmatch.fnmatchcase(label, pattern) for pattern in every)
+
+
+def _fitting_labels(pool: DomainPool, team: TeamNamespace, label: str) -> Iterable[str]:
+    """Yield the label, then the patterns of the team with the label in place of their star."""
+    yield label
+    for pattern in _own_patterns(pool, team):
+        yield pattern.replace("*", bounded(label, LABEL_LIMIT + 1 - len(pattern)), 1).replace("*", "")
 
 
 def shared_domains(pool: DomainPool, pools: Sequence[DomainPool]) -> str:

@@ -26,7 +26,14 @@ from kapsa.environments.hosts.choice import (
 )
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.ports import HostGrant
-from kapsa.environments.resources import Allocation, DomainPool, Environment, IssuerReference, Project
+from kapsa.environments.resources import (
+    Allocation,
+    DomainPool,
+    Environment,
+    IssuerReference,
+    Project,
+    TeamNamespace,
+)
 from kapsa.environments.settings import Settings
 from kapsa.runtime import AlreadyExists, Conflict, Context, to_wire
 from kapsa.runtime import NotFound as ObjectNotFound
@@ -53,14 +60,14 @@ class DomainPools:
         self._lock = asyncio.Lock()
 
     async def allocate(
-        self, ctx: Context[Environment], environment: Environment, project: Project
+        self, ctx: Context[Environment], environment: Environment, project: Project, team: TeamNamespace
     ) -> HostGrant:
         """Return the host of this environment, the same one each time.
 
         Raises ExternalError if the host is taken, reserved or outside every domain, or if the pool does not
         exist.
         """
-        request = HostRequest.of(environment, project)
+        request = HostRequest.of(environment, project, team)
         kept = current_choice(ctx.list(DomainPool, namespace=""), request)
         if kept is not None:
             return self._grant(kept)

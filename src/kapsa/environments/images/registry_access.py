@@ -5,10 +5,10 @@ from __future__ import annotations
 from kapsa.adapters.errors import AuthFailed
 from kapsa.adapters.oci.credentials import RegistryCredentials
 from kapsa.adapters.oci.registries import RegistryAccess
-from kapsa.environments.resources import Registry
+from kapsa.environments.resources import Registry, SecretReference
 from kapsa.runtime import Client, NotFound
 
-__all__ = ["access_to"]
+__all__ = ["access_to", "login_to"]
 
 SECRET = "v1/Secret"  # noqa: S105 - a kind
 
@@ -22,15 +22,22 @@ async def access_to(registry: Registry | None, client: Client) -> RegistryAccess
         return RegistryAccess()
     return RegistryAccess(
         endpoint=registry.spec.endpoint,
-        credentials=await _credentials(registry, client),
+        credentials=await login_to(
+            registry, registry.spec.auth.secret_ref if registry.spec.auth is not None else None, client
+        ),
         insecure=registry.spec.insecure,
     )
 
 
-async def _credentials(registry: Registry, client: Client) -> RegistryCredentials | None:
-    if registry.spec.auth is None:
+async def login_to(
+    registry: Registry, reference: SecretReference | None, client: Client
+) -> RegistryCredentials | None:
+    """Return the login to this Registry in a Secret; None without a Secret.
+
+    Raises AuthFailed if the Secret does not exist or holds no credentials.
+    """
+    if reference is None:
         return None
-    reference = registry.spec.auth.secret_ref
     try:
         secret = await client.get(SECRET, reference.name, namespace=reference.namespace)
     except NotFound:

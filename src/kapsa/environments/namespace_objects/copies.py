@@ -34,7 +34,7 @@ SECRET = "v1/Secret"  # noqa: S105 - a kind
 CONFIG_MAP = "v1/ConfigMap"
 COPIED_FROM = "catalyst.dev/copied-from"
 """A label with the origin of a copy."""
-Origin: TypeAlias = Literal["project", "environment", "registry", "domain-pool"]
+Origin: TypeAlias = Literal["project", "environment", "registry"]
 Content: TypeAlias = Callable[[Manifest], Manifest]
 
 _State: TypeAlias = tuple[str, str]

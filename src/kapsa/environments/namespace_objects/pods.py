@@ -14,8 +14,8 @@ __all__ = ["PodProblem", "first_problem"]
 
 _HINTS = {
     "CrashLoopBackOff": "The container keeps crashing: read its log.",
-    "ImagePullBackOff": "The image cannot be pulled: check that it exists and that the registry accepts the pull secret.",
-    "ErrImagePull": "The image cannot be pulled: check that it exists and that the registry accepts the pull secret.",
+    "ImagePullBackOff": "The image cannot be pulled: check that it exists, and that the Registry has credentials to pull (imagePullSecret.secretRef).",
+    "ErrImagePull": "The image cannot be pulled: check that it exists, and that the Registry has credentials to pull (imagePullSecret.secretRef).",
     "InvalidImageName": "The image name is invalid: check registry.imageRepository of the Project.",
     "CreateContainerConfigError": "A Secret or ConfigMap that the container refers to does not exist.",
     "OOMKilled": "The container exceeded its memory limit: raise the limit, or use less memory.",

@@ -6,12 +6,11 @@ from kapsa.environments.hosts.routes import INGRESS
 from kapsa.environments.namespace_objects.apply_set import PARENT
 from kapsa.environments.namespace_objects.copies import CONFIG_MAP, SECRET
 
-__all__ = ["KEPT_BY_OPERATOR", "RESERVED", "ROUTE", "TLS_SECRET", "WILDCARD_SECRET"]
+__all__ = ["KEPT_BY_OPERATOR", "RESERVED", "ROUTE", "TLS_SECRET"]
 
 ROUTE = "kapsa"
 """The name of the Ingress or HTTPRoute that the operator writes."""
 TLS_SECRET = "kapsa-tls"  # noqa: S105 - a name
-WILDCARD_SECRET = "kapsa-wildcard-tls"  # noqa: S105 - a name
 
 RESERVED = frozenset(
     {
@@ -20,7 +19,6 @@ RESERVED = frozenset(
         (CONFIG_MAP, PARENT),
         (INGRESS, ROUTE),
         (SECRET, TLS_SECRET),
-        (SECRET, WILDCARD_SECRET),
     }
 )
 """Each as its kind and its name."""

@@ -87,4 +87,5 @@ class EnvironmentRenderer:
             namespace=request.namespace,
             hosts=(request.host,) if request.host else (),
             pod_security=self._settings.pod_security,
+            pull_secret=request.pull_secret,
         )

@@ -15,7 +15,7 @@ import msgspec
 from kapsa.adapters.errors import Refused
 from kapsa.adapters.manifests.manifest import Manifest, display_name
 from kapsa.adapters.manifests.pod_security import Level, pod_violations
-from kapsa.adapters.manifests.pod_templates import pod_metadata, pod_spec
+from kapsa.adapters.manifests.pod_templates import containers, pod_metadata, pod_spec
 from kapsa.environments.hosts.routing_rules import routing_refusals
 
 __all__ = ["ALLOWED_KINDS", "FilterRules", "ObjectsRefused", "Refusal", "filter_objects"]
@@ -69,6 +69,8 @@ class FilterRules(msgspec.Struct, frozen=True, kw_only=True):
     """Hosts that are allocated to the environment."""
     pod_security: Level = "baseline"
     kinds: Sequence[str] = ALLOWED_KINDS
+    pull_secret: str = ""
+    """The Secret for pulling images. Only the kubelet may read it."""
     objects: int = 300
     """The largest number of objects."""
 
@@ -140,7 +142,7 @@ def _problems(manifest: Manifest, rules: FilterRules) -> Iterator[str]:
     yield from _kind_problems(manifest)
     yield from routing_refusals(manifest, hosts=rules.hosts, namespace=rules.namespace)
     if (spec := pod_spec(manifest)) is not None:
-        yield from _pod_problems(spec)
+        yield from _pod_problems(spec, rules)
         yield from pod_violations(spec, pod_metadata(manifest), rules.pod_security)
 
 
@@ -190,15 +192,33 @@ def _kind_problems(manifest: Manifest) -> Iterator[str]:
             yield "spec.dataSourceRef refers to another namespace"
 
 
-def _pod_problems(spec: Mapping[str, Any]) -> Iterator[str]:
+def _pod_problems(spec: Mapping[str, Any], rules: FilterRules) -> Iterator[str]:
     if spec.get("automountServiceAccountToken"):
         yield "automountServiceAccountToken must not be true"
     if _mounts_token(spec):
         yield "a volume would mount a token of the cluster"
+    if rules.pull_secret and _reads_secret(spec, rules.pull_secret):
+        yield f"a volume or variable reads Secret {rules.pull_secret}, which is only for pulling images"
     if spec.get("nodeName"):
         yield "nodeName would bypass the scheduler"
     if str(spec.get("priorityClassName") or "").startswith("system-"):
         yield f"priorityClassName {spec['priorityClassName']} is reserved for the system"
+
+
+def _reads_secret(spec: Mapping[str, Any], name: str) -> bool:
+    """Return whether a volume or a variable takes the content of a Secret."""
+    parts = [spec.get("volumes")]
+    for container in containers(spec):
+        parts += [container.get("env"), container.get("envFrom")]
+    return any(_holds_text(part, name) for part in parts)
+
+
+def _holds_text(part: Any, text: str) -> bool:
+    if isinstance(part, dict):
+        return any(_holds_text(each, text) for each in part.values())
+    if isinstance(part, list):
+        return any(_holds_text(each, text) for each in part)
+    return bool(part == text)
 
 
 def _mounts_token(spec: Mapping[str, Any]) -> bool:

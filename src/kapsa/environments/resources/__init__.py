@@ -13,6 +13,7 @@ from kapsa.environments.resources.domain_pool import (
     DomainPoolSpec,
     DomainPoolStatus,
     IssuerReference,
+    SubdomainGrant,
 )
 from kapsa.environments.resources.duration import Duration
 from kapsa.environments.resources.environment import (
@@ -26,6 +27,12 @@ from kapsa.environments.resources.environment import (
     Failure,
     IngressTls,
     Rollout,
+)
+from kapsa.environments.resources.namespace_filter import (
+    LabelRequirement,
+    NamespaceFilter,
+    NamespaceLabels,
+    TeamNamespace,
 )
 from kapsa.environments.resources.preview_environment import (
     PreviewEnvironment,
@@ -60,6 +67,7 @@ from kapsa.environments.resources.registry import (
     RegistryAuth,
     RegistrySpec,
     RegistryStatus,
+    RepositoryGrant,
 )
 from kapsa.environments.resources.workload import (
     Autoscaling,
@@ -99,7 +107,10 @@ __all__ = [
     "ImagePullSecret",
     "IngressTls",
     "IssuerReference",
+    "LabelRequirement",
     "LocalReference",
+    "NamespaceFilter",
+    "NamespaceLabels",
     "NamespaceStatus",
     "PermanentEnvironment",
     "Port",
@@ -123,11 +134,14 @@ __all__ = [
     "RegistryAuth",
     "RegistrySpec",
     "RegistryStatus",
+    "RepositoryGrant",
     "ResourceAmounts",
     "ResourceRequirements",
     "Rollout",
     "SecretReference",
     "ServiceTarget",
+    "SubdomainGrant",
+    "TeamNamespace",
     "TrackedBranch",
 ]
 

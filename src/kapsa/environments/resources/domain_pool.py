@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import field
 
+from kapsa.environments.resources.namespace_filter import NamespaceFilter
 from kapsa.environments.resources.references import DnsLabel, DnsName, ObjectName
 from kapsa.runtime import CustomResource, Field, Part, Spec, Status, printer_column
 
@@ -19,6 +20,7 @@ __all__ = [
     "DomainPoolStatus",
     "IssuerReference",
     "Strategy",
+    "SubdomainGrant",
 ]
 
 Strategy = Literal["round-robin", "random", "least-used"]
@@ -41,6 +43,21 @@ class CertManager(Part):
     """The issuer of the certificates."""
 
 
+class SubdomainGrant(Part):
+    """Labels of hosts for the Projects of some namespaces, and for no others."""
+
+    namespaces: NamespaceFilter
+    """The namespaces of the Projects."""
+    labels: Annotated[
+        tuple[
+            Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9*]([-a-z0-9*]*[a-z0-9*])?$")],
+            ...,
+        ],
+        Field(list_type="set", min_length=1, max_length=50),
+    ]
+    """Patterns of labels, such as shop or shop-*."""
+
+
 class AllocationPolicy(Part):
     """The policy for allocating hosts."""
 
@@ -48,6 +65,9 @@ class AllocationPolicy(Part):
     """The choice of the base domain for the next host."""
     reserved_subdomains: Annotated[tuple[DnsLabel, ...], Field(list_type="set", max_length=1000)] = ()
     """Labels that are never allocated, such as www or admin, nor any host under them."""
+    subdomains: Annotated[tuple[SubdomainGrant, ...], Field(max_length=100)] = ()
+    """Labels for certain namespaces. Those in an entry get only its labels, and nobody else gets them; all
+    other namespaces share the rest."""
 
 
 class DomainPoolSpec(Spec):
@@ -58,8 +78,10 @@ class DomainPoolSpec(Spec):
     cert_manager: CertManager | None = None
     """The source of certificates. Defaults to the operator's setting."""
     wildcard_secret_name: ObjectName | None = None
-    """Name of a Secret in the operator's namespace with a wildcard certificate, which hosts use instead of
-    their own."""
+    """Name of a Secret in the operator's namespace with a wildcard certificate for the hosts. The ingress
+    controller must serve it as its default certificate: it is never copied to an environment."""
+    allowed_namespaces: NamespaceFilter | None = None
+    """The namespaces whose Projects get hosts from the pool. All if absent."""
     allocation_policy: AllocationPolicy = AllocationPolicy()
     """The policy for allocating hosts."""
 

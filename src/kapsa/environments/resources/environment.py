@@ -131,7 +131,8 @@ class Failure(Part):
     """The cause that keeps an environment from being ready. It is bounded and contains no secrets."""
 
     step: str
-    """The step that failed: namespace, policy, secrets, build, host, render, apply, route, tls or verify."""
+    """The step that failed: namespace, policy, secrets, approval, build, host, render, apply, route, tls or
+    verify."""
     reason: str
     """The cause as one word, for programs."""
     object: str = ""
@@ -183,7 +184,7 @@ class Environment(
         printer_column("Project", ".spec.projectRef.name"),
         printer_column("Type", ".spec.type", priority=1),
         printer_column("Phase", ".status.phase"),
-        printer_column("Reason", ".status.failure.reason"),
+        printer_column("Reason", '.status.conditions[?(@.type=="Ready")].reason'),
         printer_column("URL", ".status.url"),
         printer_column("Commit", ".spec.source.commitSha", priority=1),
         printer_column("Age", ".metadata.creationTimestamp", type="date"),

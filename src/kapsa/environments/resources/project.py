@@ -231,8 +231,8 @@ class PreviewEnvironments(Part):
     max_active: Annotated[int, Field(ge=1, le=1000)] | None = None
     """Maximum number of previews at a time; the rest wait in a queue. Unlimited if absent."""
     trust: Literal["none", "repository", "all"] = "repository"
-    """The pull requests that get the project's secrets without approval: none, those whose commit is also on
-    a branch of the repository, or all. Others get no secrets until their commit is approved."""
+    """The pull requests that run without approval: none, those whose commit is also on a branch of the
+    repository, or all. Nothing of the others runs until their commit is approved."""
 
 
 class ProjectSecret(Part):

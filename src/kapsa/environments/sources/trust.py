@@ -1,4 +1,4 @@
-"""Trust: the rule that decides whether a commit may see the project's secrets.
+"""Trust: the rule that decides whether a commit may run and see the project's secrets.
 
 A commit on a branch of the repository was pushed by a person with write access. A pull request can come from
 a fork, that is, from anybody: its commit is trusted if the project trusts all, if a branch of the repository
@@ -25,7 +25,7 @@ def needs_refs(environment: Environment, project: Project, commit: str) -> bool:
 
 
 def is_trusted(environment: Environment, project: Project, commit: str, refs: Refs | None) -> bool:
-    """Return whether this commit may see secrets. `refs` are the repository's branches, if they decide."""
+    """Return whether this commit may run. `refs` are the repository's branches, if they decide."""
     if environment.spec.source.pr_number is None or is_approved(environment, commit):
         return True
     trust = project.spec.preview_environments.trust

@@ -12,13 +12,16 @@ import asyncio
 import weakref
 from typing import ClassVar
 
+from kapsa.adapters.oci.credentials import RegistryCredentials
 from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.adapters.oci.registries import DigestCache, RegistryAccess
 from kapsa.adapters.redaction import tail
 from kapsa.environments.build.identity import build_name, image_tag
-from kapsa.environments.images.registry_access import access_to
+from kapsa.environments.build.walls import build_walls
+from kapsa.environments.images.registry_access import access_to, login_to
+from kapsa.environments.images.repository_rules import own_credentials, registry_refusal
 from kapsa.environments.images.retention import remember_image
-from kapsa.environments.names import APPROVED_COMMIT, MANAGED_BY, OPERATOR, OWNER_UID
+from kapsa.environments.names import MANAGED_BY, OPERATOR, OWNER_UID
 from kapsa.environments.namespace_objects.builds import EnvironmentBuilds, engine_of
 from kapsa.environments.namespace_objects.children import JOB, KPACK_IMAGE, shown
 from kapsa.environments.ports import BuildProgress, BuildRequest, Builds
@@ -54,6 +57,8 @@ class BuildStep:
         registry = visit.project.spec.registry
         if registry is None:
             return self._without_registry(visit)
+        if visit.registry_refusal:
+            return _not_allowed(visit, visit.registry_refusal)
         if registry.name is not None and visit.registry is None:
             return StepFailure(
                 reason="RegistryMissing",
@@ -63,6 +68,8 @@ class BuildStep:
                 after=None,
             )
         image = _image(visit)
+        if visit.registry is not None and (why := registry_refusal(visit.registry, visit.team, image)):
+            return _not_allowed(visit, why)
         name = build_name(visit.project, visit.commit, image)
         await self._owned.release(visit.environment, visit.ctx, build=name, commit=visit.commit)
         build = _find(visit, name)
@@ -97,12 +104,6 @@ class BuildStep:
                 reason="ImageMissing",
                 after=_LOOK_AGAIN_SECONDS,
             )
-        if not visit.trusted:
-            return Waiting(
-                message=f"commit {visit.commit} comes from a fork: to build it, set the annotation {APPROVED_COMMIT} of "
-                "the Environment to that commit",
-                reason="ApprovalRequired",
-            )
         # Two environments may need the same image at the same time; only one starts the build.
         async with self._starting.setdefault(name, asyncio.Lock()):
             running = _find(visit, name)
@@ -121,6 +122,7 @@ class BuildStep:
             insecure=access.get("insecure", False),
             source=await self._access.credentials(visit.ctx, visit.project),
             push=access.get("credentials"),
+            pull=await _team_login(visit),
         )
         return [self._owned.marked(visit, name, each) for each in self._builds.objects(request)]
 
@@ -175,6 +177,18 @@ class BuildStep:
         )
 
 
+def _not_allowed(visit: StepRun, why: str) -> StepFailure:
+    assert visit.project.spec.registry is not None
+    return StepFailure(
+        reason="RegistryNotAllowed",
+        message=why,
+        object=f"Registry {visit.project.spec.registry.name}",
+        hint="Set registry of the Project to another Registry or repository, or ask an administrator to change "
+        "allowedNamespaces or repositories of the Registry.",
+        after=None,
+    )
+
+
 def _find(visit: StepRun, name: str) -> Manifest | None:
     """Return the build of this name, from any environment."""
     for kind in (JOB, KPACK_IMAGE):
@@ -216,7 +230,22 @@ async def _access(visit: StepRun) -> RegistryAccess:
     return await access_to(registry, visit.ctx.client)
 
 
+async def _team_login(visit: StepRun) -> RegistryCredentials | None:
+    """Return the login with which only this team pulls, for base images."""
+    if visit.registry is None:
+        return None
+    reference = own_credentials(visit.registry, visit.team)
+    return await login_to(visit.registry, reference, visit.ctx.client)
+
+
 async def _ensure_namespace(visit: StepRun) -> None:
+    """Create the build namespace, and put its walls in place before anything runs in it."""
+    await _create_namespace(visit)
+    for wall in build_walls(visit.settings):
+        await visit.ctx.apply(wall, owner=False)
+
+
+async def _create_namespace(visit: StepRun) -> None:
     name = visit.settings.build_namespace
     if visit.ctx.get(NAMESPACE, name, namespace="") is not None:
         return

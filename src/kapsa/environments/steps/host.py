@@ -30,6 +30,6 @@ class HostStep:
         if not environment.spec.ingress.enabled:
             await self._domains.release(visit.ctx, environment.metadata.uid)
             return Done("ingress.enabled is false: the environment has no host")
-        grant = await self._domains.allocate(visit.ctx, environment, visit.project)
+        grant = await self._domains.allocate(visit.ctx, environment, visit.project, visit.team)
         visit.host, visit.issuer, visit.wildcard_secret = grant.host, grant.issuer, grant.wildcard_secret
         return Done(f"host {grant.host} is allocated")

@@ -14,7 +14,7 @@ from kapsa.environments.settings import Settings
 from kapsa.environments.step_run import Manifest, StepRun
 from kapsa.environments.steps.secrets import pull_secret_name
 from kapsa.environments.steps.step import Done, Outcome
-from kapsa.environments.tenancy.network import SOLVER_PORT, ingress_controller, internet
+from kapsa.environments.tenancy.network import SOLVER_PORT, cluster_dns, ingress_controller, internet
 from kapsa.runtime import Quantity
 
 __all__ = ["LIMIT_RANGE", "QUOTA", "PolicyStep"]
@@ -23,7 +23,6 @@ QUOTA = "kapsa-quota"
 LIMIT_RANGE = "kapsa-limits"
 _DEFAULT_LIMITS = {"cpu": Quantity("500m"), "memory": Quantity("512Mi")}
 _DEFAULT_REQUESTS = {"cpu": Quantity("100m"), "memory": Quantity("128Mi")}
-_NODE_LOCAL_DNS = "169.254.20.10/32"
 
 
 class PolicyStep:
@@ -84,10 +83,6 @@ def network_policies(settings: Settings) -> list[Manifest]:
     everyone: dict[str, Any] = {}
     solver = {"matchLabels": {"acme.cert-manager.io/http01-solver": "true"}}
     dns_ports = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
-    dns = [
-        {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}},
-        {"ipBlock": {"cidr": _NODE_LOCAL_DNS}},
-    ]
     return [
         _policy("kapsa-default-deny", policyTypes=["Ingress", "Egress"]),
         _policy(
@@ -96,7 +91,7 @@ def network_policies(settings: Settings) -> list[Manifest]:
             ingress=[{"from": [{"podSelector": everyone}]}],
             egress=[{"to": [{"podSelector": everyone}]}],
         ),
-        _policy("kapsa-dns", policyTypes=["Egress"], egress=[{"to": dns, "ports": dns_ports}]),
+        _policy("kapsa-dns", policyTypes=["Egress"], egress=[{"to": cluster_dns(), "ports": dns_ports}]),
         _policy(
             "kapsa-ingress-controller",
             policyTypes=["Ingress"],

@@ -6,10 +6,13 @@ import copy
 from collections.abc import Iterable
 from typing import ClassVar
 
+from kapsa.adapters.manifests.pod_templates import containers, entries, pod_spec
+from kapsa.environments.images.repository_rules import image_refusal
 from kapsa.environments.namespace_objects.children import RENDERED_KINDS, kind_string, shown
 from kapsa.environments.namespace_objects.copies import COPIED_FROM
 from kapsa.environments.namespace_objects.reserved_names import KEPT_BY_OPERATOR, RESERVED
 from kapsa.environments.ports import ManifestRenderer, RenderRequest
+from kapsa.environments.resources import Registry
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.sources.repository_access import RepositoryAccess
 from kapsa.environments.step_run import Manifest, StepRun
@@ -68,6 +71,8 @@ def _refusal(visit: StepRun, rendered: Iterable[Manifest]) -> StepFailure | None
             why = "it is rendered twice"
         elif _is_reserved(visit, *identity):
             why = KEPT_BY_OPERATOR
+        else:
+            why = _foreign_image(visit, each)
         if why:
             return StepFailure(
                 reason="ObjectRefused",
@@ -78,6 +83,20 @@ def _refusal(visit: StepRun, rendered: Iterable[Manifest]) -> StepFailure | None
             )
         seen.add(identity)
     return None
+
+
+def _foreign_image(visit: StepRun, manifest: Manifest) -> str:
+    """Return why the project may not run an image of a workload; empty if it may run all."""
+    spec = pod_spec(manifest)
+    if spec is None:
+        return ""
+    registries = visit.ctx.list(Registry, namespace="")
+    images = [container.get("image") for container in containers(spec)]
+    images += [(volume.get("image") or {}).get("reference") for volume in entries(spec, "volumes")]
+    for text in dict.fromkeys(str(image) for image in images if image):
+        if text != visit.image and (why := image_refusal(registries, visit.team, text)):
+            return f"it may not run {text}: {why}"
+    return ""
 
 
 def _is_reserved(visit: StepRun, kind: str, name: str) -> bool:

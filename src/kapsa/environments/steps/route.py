@@ -9,15 +9,15 @@ from kapsa.adapters.errors import Refused
 from kapsa.environments.hosts.routes import HTTP_ROUTE, INGRESS, HostRoute, check_ingress
 from kapsa.environments.names import MANAGED_BY, OPERATOR
 from kapsa.environments.namespace_objects.children import marked, shown
-from kapsa.environments.namespace_objects.copies import SECRET, Copies, Copy, MissingSourceError
-from kapsa.environments.namespace_objects.reserved_names import ROUTE, TLS_SECRET, WILDCARD_SECRET
+from kapsa.environments.namespace_objects.copies import SECRET
+from kapsa.environments.namespace_objects.reserved_names import ROUTE, TLS_SECRET
 from kapsa.environments.resources import ServiceTarget
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.step_run import Manifest, StepRun
 from kapsa.environments.steps.step import Done, Outcome, StepFailure
 from kapsa.runtime import BadRequest, Forbidden, Invalid, UnknownKind
 
-__all__ = ["RouteStep", "rendered_route"]
+__all__ = ["RouteStep", "rendered_route", "uses_wildcard"]
 
 
 class RouteStep:
@@ -26,9 +26,6 @@ class RouteStep:
     name: ClassVar[str] = "route"
     condition: ClassVar[str] = "IngressReady"
     phase: ClassVar[Phase] = "Deploying"
-
-    def __init__(self, copies: Copies) -> None:
-        self._copies = copies
 
     async def run(self, visit: StepRun) -> Outcome:
         if visit.host is None:
@@ -50,16 +47,9 @@ class RouteStep:
         return await self._write(visit, *target)
 
     async def _write(self, visit: StepRun, service: str, port: int) -> Outcome:
-        try:
-            secret, issuer = await self._certificate(visit)
-        except MissingSourceError as error:
-            return StepFailure(
-                reason="WildcardMissing",
-                message=f"the DomainPool's wildcard certificate is missing: {error}",
-                object=f"Secret {error.copy.name}",
-                hint="Ask an administrator to create it, or to remove wildcardSecretName from the DomainPool.",
-                after=None,
-            )
+        if (missing := _missing_wildcard(visit)) is not None:
+            return missing
+        secret, issuer = _certificate(visit)
         assert visit.host is not None
         ingress, settings = visit.environment.spec.ingress, visit.settings
         route = HostRoute(
@@ -89,38 +79,45 @@ class RouteStep:
         _set_urls(visit, [route.url])
         return _accepted(made) or Done(f"{route.host} routes to Service {service}", reason="RouteReady")
 
-    async def _certificate(self, visit: StepRun) -> tuple[str, tuple[str, str] | None]:
-        """Return the Secret of the certificate and its issuer; empty for the default certificate."""
-        tls = visit.environment.spec.ingress.tls
-        is_ingress = visit.settings.route_kind == "Ingress"
-        # A fork must not get a private key that is valid for every host of the domain.
-        wildcard = visit.wildcard_secret if tls.enabled and is_ingress and visit.trusted else None
-        copies = (
-            [
-                Copy(
-                    kind=SECRET,
-                    namespace=visit.settings.namespace,
-                    name=wildcard,
-                    origin="domain-pool",
-                    target=WILDCARD_SECRET,
-                )
-            ]
-            if wildcard is not None and tls.secret_name is None
-            else []
-        )
-        await self._copies.keep(visit, copies, ["domain-pool"])
-        if copies:
-            return WILDCARD_SECRET, None
-        if not tls.enabled or not is_ingress:
-            return "", None
-        if visit.wildcard_secret is not None and tls.secret_name is None:
-            return "", None
-        return tls.secret_name or (TLS_SECRET if visit.issuer else ""), visit.issuer
-
     async def _remove(self, visit: StepRun, *, other_than: str = "") -> None:
         for kind in (INGRESS, HTTP_ROUTE):
             if kind.rpartition("/")[2] != other_than:
                 await visit.ctx.delete(kind, ROUTE, namespace=visit.namespace)
+
+
+def uses_wildcard(visit: StepRun) -> bool:
+    """Return whether the pool's wildcard certificate covers the host.
+
+    Its key stays with the administrator: the ingress controller serves it by default, without a Secret in the
+    environment's namespace, from which any of the environment's pods could read the key.
+    """
+    tls = visit.environment.spec.ingress.tls
+    by_ingress = tls.enabled and visit.settings.route_kind == "Ingress"
+    return by_ingress and visit.wildcard_secret is not None and tls.secret_name is None
+
+
+def _certificate(visit: StepRun) -> tuple[str, tuple[str, str] | None]:
+    """Return the Secret of the certificate and its issuer; empty for the default certificate."""
+    tls = visit.environment.spec.ingress.tls
+    if not tls.enabled or visit.settings.route_kind != "Ingress" or uses_wildcard(visit):
+        return "", None
+    return tls.secret_name or (TLS_SECRET if visit.issuer else ""), visit.issuer
+
+
+def _missing_wildcard(visit: StepRun) -> StepFailure | None:
+    """Return the failure for a wildcard certificate that does not exist."""
+    name, namespace = visit.wildcard_secret, visit.settings.namespace
+    if not uses_wildcard(visit) or name is None:
+        return None
+    if visit.ctx.get(SECRET, name, namespace=namespace, track=True) is not None:
+        return None
+    return StepFailure(
+        reason="WildcardMissing",
+        message=f"the DomainPool's wildcard certificate is missing: Secret {name} does not exist in namespace {namespace}",
+        object=f"Secret {name}",
+        hint="Ask an administrator to create it, or to remove wildcardSecretName from the DomainPool.",
+        after=None,
+    )
 
 
 def _set_urls(visit: StepRun, urls: list[str]) -> None:

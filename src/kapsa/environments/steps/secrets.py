@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from kapsa.adapters.oci.credentials import RegistryCredentials, docker_config
+from kapsa.environments.images.repository_rules import pull_credentials
 from kapsa.environments.namespace_objects.copies import CONFIG_MAP, SECRET, Copies, Copy, MissingSourceError
 from kapsa.environments.namespace_objects.reserved_names import KEPT_BY_OPERATOR, RESERVED
 from kapsa.environments.resources import Registry
@@ -55,7 +56,15 @@ class SecretsStep:
                 "secrets are withheld: the commit comes from a fork and has not been approved",
                 reason="SecretsWithheld",
             )
-        return Done(f"namespace {visit.namespace} is ready", reason="NamespaceReady")
+        return Done(f"namespace {visit.namespace} is ready{_note(visit)}", reason="NamespaceReady")
+
+
+def _note(visit: StepRun) -> str:
+    """Return a note for people whose private images cannot be pulled."""
+    registry = visit.registry
+    if registry is None or registry.spec.auth is None or pull_secret_name(visit):
+        return ""
+    return f", without a pull secret: Registry {registry.name} has no credentials to pull (imagePullSecret.secretRef)"
 
 
 def env_from(visit: StepRun) -> list[Manifest]:
@@ -76,7 +85,7 @@ def pull_secret_name(visit: StepRun) -> str:
     pull = registry.spec.image_pull_secret
     if not pull.generate_per_namespace:
         return pull.name
-    return pull.name if registry.spec.auth is not None and visit.trusted else ""
+    return pull.name if visit.trusted and pull_credentials(registry, visit.team) is not None else ""
 
 
 def _refusal(copies: Sequence[Copy]) -> StepFailure | None:
@@ -115,21 +124,27 @@ def _desired_copies(visit: StepRun) -> list[Copy]:
         for each in environment.spec.config.secret_refs
         if each.name not in shared  # the project's Secret of that name, which every environment gets
     ]
+    return [*copies, *_pull_secrets(visit)]
+
+
+def _pull_secrets(visit: StepRun) -> list[Copy]:
+    """Return the copy of the credentials to pull, if the Registry has any for this team."""
     registry = visit.registry
-    if registry is not None and registry.spec.auth is not None and pull_secret_name(visit):
-        reference = registry.spec.auth.secret_ref
-        if registry.spec.image_pull_secret.generate_per_namespace:
-            copies.append(
-                Copy(
-                    kind=SECRET,
-                    namespace=reference.namespace,
-                    name=reference.name,
-                    origin="registry",
-                    target=registry.spec.image_pull_secret.name,
-                    content=lambda source: _pull_secret(source, registry),
-                )
-            )
-    return copies
+    if registry is None or not registry.spec.image_pull_secret.generate_per_namespace:
+        return []
+    reference = pull_credentials(registry, visit.team)
+    if reference is None:
+        return []
+    return [
+        Copy(
+            kind=SECRET,
+            namespace=reference.namespace,
+            name=reference.name,
+            origin="registry",
+            target=registry.spec.image_pull_secret.name,
+            content=lambda source: _pull_secret(source, registry),
+        )
+    ]
 
 
 def _pull_secret(source: Manifest, registry: Registry) -> Manifest:

@@ -7,10 +7,10 @@ from typing import ClassVar
 from kapsa.adapters.manifests.health import object_health
 from kapsa.environments.hosts.routes import CERTIFICATE, INGRESS, ISSUER_ANNOTATIONS
 from kapsa.environments.namespace_objects.copies import SECRET
-from kapsa.environments.namespace_objects.reserved_names import ROUTE, WILDCARD_SECRET
+from kapsa.environments.namespace_objects.reserved_names import ROUTE
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.step_run import Manifest, StepRun
-from kapsa.environments.steps.route import rendered_route
+from kapsa.environments.steps.route import rendered_route, uses_wildcard
 from kapsa.environments.steps.step import Done, Outcome, StepFailure, Waiting
 from kapsa.runtime import UnknownKind, kind_of
 
@@ -31,10 +31,11 @@ class TlsStep:
             by_gateway = requested and ingress is None and visit.settings.route_kind == "HTTPRoute"
             return Done(reason="TerminatedByGateway" if by_gateway else "NotRequested")
         secret = _secret_of(ingress)
+        if not secret and rendered_route(visit) is None and uses_wildcard(visit):
+            message = "the ingress controller serves the wildcard certificate of the DomainPool by default"
+            return Done(message, reason="Wildcard")
         if not secret:
             return Done("the ingress controller's default certificate is used", reason="DefaultCertificate")
-        if secret == WILDCARD_SECRET:
-            return Done("the wildcard certificate of the DomainPool is used", reason="Wildcard")
         if _names_issuer(ingress):
             return await self._issued(visit, secret)
         return _given(visit, secret)

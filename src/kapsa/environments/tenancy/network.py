@@ -1,4 +1,4 @@
-"""Peers of NetworkPolicies: the ingress controller, the solver of ACME challenges, and the internet."""
+"""Peers of NetworkPolicies: DNS, the ingress controller, the solver of ACME challenges, and the internet."""
 
 from __future__ import annotations
 
@@ -7,15 +7,24 @@ from typing import Any
 
 from kapsa.environments.settings import Settings
 
-__all__ = ["SOLVER_PORT", "ingress_controller", "internet"]
+__all__ = ["SOLVER_PORT", "cluster_dns", "ingress_controller", "internet"]
 
 SOLVER_PORT = 8089
 """The port on which cert-manager's solver pods answer HTTP-01 challenges."""
+_NODE_LOCAL_DNS = "169.254.20.10/32"
 # Not the internet: the pods of other tenants, nodes, and link-local addresses such as metadata services.
 _NOT_THE_INTERNET = (
     ("0.0.0.0/0", 4, ("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16")),
     ("::/0", 6, ("fc00::/7", "fe80::/10")),
 )
+
+
+def cluster_dns() -> list[dict[str, Any]]:
+    """Return the peers that resolve names: the cluster's DNS, and a cache on the node."""
+    return [
+        {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}},
+        {"ipBlock": {"cidr": _NODE_LOCAL_DNS}},
+    ]
 
 
 def ingress_controller(settings: Settings) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The Project of an Environment: the one its namespace was created for."""
+"""The Project of an Environment, the one its namespace was created for, and the namespace of its team."""
 
 from __future__ import annotations
 
@@ -6,10 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from kapsa.environments.names import OWNER, OWNER_UID, namespace_name
-from kapsa.environments.resources import Environment, Project
-from kapsa.runtime import Key
+from kapsa.environments.resources import Environment, Project, TeamNamespace
+from kapsa.environments.tenancy.namespaces import NAMESPACE
+from kapsa.runtime import Context, Key
 
-__all__ = ["PROJECT_MISSING", "is_namespace_of", "project_key", "project_missing"]
+__all__ = [
+    "PROJECT_MISSING",
+    "is_namespace_of",
+    "project_key",
+    "project_missing",
+    "team_namespace",
+    "team_of",
+]
 
 PROJECT_MISSING = "ProjectMissing"
 """The reason for Environments that belong to no Project."""
@@ -35,3 +43,14 @@ def project_missing(environment: Environment) -> str:
         f"namespace {environment.namespace} does not belong to a Project {name}: create the Project, and create the "
         f"Environment in the Project's namespace, such as {namespace_name('team', name)}"
     )
+
+
+def team_of(ctx: Context[Any], project: Project) -> TeamNamespace:
+    """Return the namespace of a project, and subscribe to changes of its labels."""
+    return team_namespace(project, ctx.get(NAMESPACE, project.namespace, namespace="", track=True))
+
+
+def team_namespace(project: Project, namespace: Mapping[str, Any] | None) -> TeamNamespace:
+    """Return the namespace of a project; without labels if the namespace is not there."""
+    labels = (namespace["metadata"].get("labels") or {}) if namespace is not None else {}
+    return TeamNamespace(project.namespace, labels)

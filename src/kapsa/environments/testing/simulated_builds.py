@@ -23,7 +23,6 @@ JOB = "batch/v1/Job"
 _BUILD_POD = {"app.kubernetes.io/component": "build"}
 _FOREVER = 86_400.0
 _FAILS = re.compile(r"^RUN\s+((?:false|exit\s+([1-9][0-9]*))\s*)$", re.MULTILINE)
-_PUSHED = re.compile(r"--output=type=image,name=([^,]+),push=true")
 
 
 class SimulatedPods(Protocol):
@@ -86,7 +85,8 @@ class SimulatedBuildPods:
     async def fail(self, job: str, *, code: int, log: str) -> None:
         pod = {"job-name": job}
         self._workloads.logs(pod, log)
-        self._workloads.crash(pod, exit_code=code, after=self._seconds, container="build")
+        # Simulated pods have no init containers that fail, so the one that would push does.
+        self._workloads.crash(pod, exit_code=code, after=self._seconds, container="push")
 
 
 class _Build(msgspec.Struct, frozen=True):
@@ -101,10 +101,10 @@ class _Build(msgspec.Struct, frozen=True):
     def of(cls, job: Mapping[str, Any]) -> _Build:
         pod = job["spec"]["template"]["spec"]
         variables = {each["name"]: each.get("value", "") for each in pod["initContainers"][0]["env"]}
-        pushed = _PUSHED.search(" ".join(pod["containers"][0]["args"]))
-        assert pushed is not None, "only BuildKit builds are simulated"
+        command, _, pushed, *_ = pod["containers"][0]["args"]
+        assert command == "push", "only builds of Dockerfiles are simulated"
         path = f"{variables['CONTEXT']}/{variables['DOCKERFILE']}".removeprefix("./")
-        return cls(job["metadata"]["name"], variables["COMMIT"], path, ImageReference.parse(pushed[1]))
+        return cls(job["metadata"]["name"], variables["COMMIT"], path, ImageReference.parse(pushed))
 
 
 class SimulatedBuilds:

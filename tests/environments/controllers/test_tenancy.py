@@ -1,0 +1,150 @@
+"""Two teams share a Registry: none gets the images or the keys of the other."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from kapsa.environments.resources import Registry
+from tests.environments.fakes import commit_of, deployment, service
+from tests.environments.tenant import Tenant, secret, shared_registry
+
+pytestmark = pytest.mark.virtual_time
+
+VICTIM = "registry.example.com/victim/app"
+IMAGE = {"deployment": {"type": "image"}}
+
+
+def registry_of(repository: str) -> dict[str, Any]:
+    return {"registry": {"name": "main", "imageRepository": repository}}
+
+
+async def secrets_of(tenant: Tenant, name: str = "one") -> dict[str, str]:
+    """Return the content of all Secrets in the namespace of an environment."""
+    listed = (await tenant.client.list("v1/Secret", namespace=tenant.namespace_of(name))).items
+    return {
+        each["metadata"]["name"]: " ".join(
+            base64.b64decode(value).decode() for value in (each.get("data") or {}).values()
+        )
+        for each in listed
+    }
+
+
+async def pull_logins(tenant: Tenant) -> list[str]:
+    """Return the logins in the pull secret of an environment, as user and password."""
+    content = json.loads((await secrets_of(tenant))["kapsa-registry"])
+    return [base64.b64decode(each["auth"]).decode() for each in content["auths"].values()]
+
+
+async def test_a_team_cannot_deploy_from_the_repository_of_another_team(tenant: Tenant) -> None:
+    await shared_registry(tenant)
+    tenant.systems.images.push(f"{VICTIM}:{commit_of('one')}")
+    await tenant.project(**registry_of("victim/app"), **IMAGE)
+    await tenant.environment()
+    refused = await tenant.reaches("one", "BuildReady", "False", "RegistryNotAllowed")
+    assert refused.status.failure is not None
+    assert "repository victim/app" in refused.status.failure.message
+    assert tenant.name in refused.status.failure.message, "it says which repositories the team may use"
+    assert tenant.systems.images.asked == [], "not even the registry is asked about it"
+    assert tenant.systems.renderer.requests == []
+
+
+async def test_a_team_uses_the_repositories_under_its_own_name_without_any_rule(tenant: Tenant) -> None:
+    await shared_registry(tenant)
+    digest = tenant.systems.images.push(f"registry.example.com/{tenant.name}/app:{commit_of('one')}")
+    await tenant.project(**registry_of(f"{tenant.name}/app"), **IMAGE)
+    await tenant.environment()
+    assert (await tenant.ready()).status.image == f"registry.example.com/{tenant.name}/app@{digest}"
+
+
+@pytest.mark.parametrize("part", ["containers", "initContainers", "image volume"])
+async def test_a_manifest_cannot_run_an_image_of_another_team(tenant: Tenant, part: str) -> None:
+    await shared_registry(tenant)
+    workload = deployment("web", "nginx:1")
+    pod = workload["spec"]["template"]["spec"]
+    if part == "containers":
+        pod["containers"][0]["image"] = f"{VICTIM}:1"
+    elif part == "initContainers":
+        pod["initContainers"] = [{**pod["containers"][0], "name": "first", "image": f"{VICTIM}:1"}]
+    else:
+        pod["volumes"] = [{"name": "loot", "image": {"reference": f"{VICTIM}:1"}}]
+    tenant.systems.renderer.objects = [workload, service("web")]
+    await tenant.project()
+    await tenant.environment()
+    refused = await tenant.reaches("one", "DeploymentReady", "False", "ObjectRefused")
+    assert refused.status.failure is not None
+    assert f"it may not run {VICTIM}:1" in refused.status.failure.message
+    deployments = await tenant.client.list("apps/v1/Deployment", namespace=tenant.namespace_of("one"))
+    assert deployments.items == []
+
+
+async def test_a_registry_is_open_to_the_namespaces_it_names(tenant: Tenant) -> None:
+    await shared_registry(tenant, allowedNamespaces={"names": ["victim"]})
+    tenant.systems.images.push(f"registry.example.com/{tenant.name}/app:{commit_of('one')}")
+    await tenant.project(**registry_of(f"{tenant.name}/app"), **IMAGE)
+    await tenant.environment()
+    refused = await tenant.reaches("one", "BuildReady", "False", "RegistryNotAllowed")
+    assert refused.status.failure is not None
+    assert f"not open to namespace {tenant.name}" in refused.status.failure.message
+    assert await secrets_of(tenant) == {}, "nor does it get the pull secret"
+    ready = (await tenant.project_now()).status.condition("RegistryReady")
+    assert ready is not None
+    assert ready.reason == "RegistryNotAllowed"
+    opened = {"spec": {"allowedNamespaces": {"names": ["victim", tenant.name]}}}
+    await tenant.client.patch(Registry, "main", opened)
+    await tenant.ready()
+
+
+async def test_a_registry_is_opened_and_closed_by_a_label_of_the_namespace(tenant: Tenant) -> None:
+    await shared_registry(tenant, allowedNamespaces={"selector": {"matchLabels": {"tier": "gold"}}})
+    tenant.systems.images.push(f"registry.example.com/{tenant.name}/app:{commit_of('one')}")
+    await tenant.project(**registry_of(f"{tenant.name}/app"), **IMAGE)
+    await tenant.environment()
+    await tenant.reaches("one", "BuildReady", "False", "RegistryNotAllowed")
+    await tenant.client.patch("v1/Namespace", tenant.name, {"metadata": {"labels": {"tier": "gold"}}})
+    await tenant.ready()
+    assert set(await secrets_of(tenant)) == {"kapsa-registry"}
+    await tenant.client.patch("v1/Namespace", tenant.name, {"metadata": {"labels": {"tier": None}}})
+    await tenant.reaches("one", "BuildReady", "False", "RegistryNotAllowed")
+    assert await secrets_of(tenant) == {}
+
+
+async def test_only_credentials_to_pull_reach_an_environment(tenant: Tenant) -> None:
+    await shared_registry(tenant)
+    tenant.systems.images.push(f"registry.example.com/{tenant.name}/app:{commit_of('one')}")
+    await tenant.project(**registry_of(f"{tenant.name}/app"), **IMAGE)
+    await tenant.environment()
+    await tenant.ready()
+    assert set(await secrets_of(tenant)) == {"kapsa-registry"}
+    assert await pull_logins(tenant) == ["reader:word-to-pull"]
+
+
+async def test_without_credentials_to_pull_an_environment_gets_none_and_says_so(tenant: Tenant) -> None:
+    await shared_registry(tenant, imagePullSecret={})
+    tenant.systems.images.push(f"registry.example.com/{tenant.name}/app:{commit_of('one')}")
+    await tenant.project(**registry_of(f"{tenant.name}/app"), **IMAGE)
+    await tenant.environment()
+    ready = await tenant.ready()
+    assert await secrets_of(tenant) == {}
+    condition = ready.status.condition("NamespaceReady")
+    assert condition is not None
+    assert "imagePullSecret.secretRef" in condition.message
+
+
+async def test_each_team_pulls_with_credentials_of_its_own(tenant: Tenant) -> None:
+    mine = {
+        "namespaces": {"names": [tenant.name]},
+        "prefixes": ["ours/{namespace}"],
+        "pullSecretRef": {"name": "team-pull"},
+    }
+    await shared_registry(tenant, repositories=[mine])
+    await secret(tenant, "team-pull", "kapsa-system", username="team", password="word-of-the-team")
+    repository = f"ours/{tenant.name}/app"
+    tenant.systems.images.push(f"registry.example.com/{repository}:{commit_of('one')}")
+    await tenant.project(**registry_of(repository), **IMAGE)
+    await tenant.environment()
+    await tenant.ready()
+    assert await pull_logins(tenant) == ["team:word-of-the-team"]

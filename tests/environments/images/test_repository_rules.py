@@ -1,0 +1,75 @@
+"""The rules of a Registry: prefixes end at a slash, and other spellings of a host do not evade them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kapsa.adapters.oci.image_reference import ImageReference
+from kapsa.environments.images.repository_rules import image_refusal, pull_credentials, registry_refusal
+from kapsa.environments.resources import Registry, TeamNamespace
+
+SHOP = TeamNamespace("shop")
+
+
+def registry(endpoint: str = "registry.example.com", **spec: Any) -> Registry:
+    auth = {"secretRef": {"name": "push"}}
+    return Registry.from_dict(
+        {"metadata": {"name": "main"}, "spec": {"endpoint": endpoint, "auth": auth, **spec}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "prefixes", "allowed"),
+    [
+        ("shop/app", None, True),
+        ("shop", None, True),
+        ("shop/a/b", None, True),
+        ("shopping/app", None, False),
+        ("bank/shop/app", None, False),
+        ("previews/shop/app", ["previews/{namespace}"], True),
+        ("previews/bank/app", ["previews/{namespace}"], False),
+        ("shop/app", ["previews/{namespace}"], False),
+        ("anything/at/all", ["*"], True),
+    ],
+)
+def test_a_prefix_covers_a_repository_and_those_below_it(
+    path: str, prefixes: list[str] | None, allowed: bool
+) -> None:
+    rules = {"repositories": [{"prefixes": prefixes}]} if prefixes else {}
+    refusal = registry_refusal(registry(**rules), SHOP, ImageReference("registry.example.com", path))
+    assert (refusal == "") == allowed
+
+
+def test_prefixes_count_from_the_path_of_the_endpoint() -> None:
+    gitlab = registry("https://registry.gitlab.com/company")
+    assert not registry_refusal(gitlab, SHOP, ImageReference("registry.gitlab.com", "company/shop/app"))
+    assert registry_refusal(gitlab, SHOP, ImageReference("registry.gitlab.com", "shop/app"))
+
+
+@pytest.mark.parametrize(
+    ("image", "allowed"),
+    [
+        ("registry.example.com/shop/app:1", True),
+        ("registry.example.com/bank/app:1", False),
+        ("REGISTRY.example.com/bank/app", False),
+        ("registry.example.com:443/bank/app", False),
+        (f"registry.example.com/bank/app@sha256:{'0' * 64}", False),
+        ("other.example.com/bank/app", True),
+        ("nginx:1", True),
+    ],
+)
+def test_an_image_in_a_registry_with_credentials_needs_a_rule_for_the_team(image: str, allowed: bool) -> None:
+    assert (image_refusal([registry()], SHOP, image) == "") == allowed
+
+
+def test_official_images_of_docker_hub_are_open_to_all() -> None:
+    hub = registry("docker.io")
+    assert not image_refusal([hub], SHOP, "postgres:16")
+    assert image_refusal([hub], SHOP, "bank/app:1")
+
+
+def test_the_credentials_to_push_are_never_those_to_pull() -> None:
+    pull = {"secretRef": {"name": "push"}}
+    assert pull_credentials(registry(imagePullSecret=pull), SHOP) is None
