@@ -24,7 +24,7 @@ async def test_a_commit_that_no_listing_shows_is_looked_for_once(tenant: Tenant)
     """Create an environment whose trust depends on the branches of the repository."""
     await tenant.project()
     await tenant.environment(source={"commitSha": commit_of("fork"), "prNumber": 7})
-    await tenant.ready()
+    await tenant.reaches("one", "Ready", "False", "ApprovalRequired")
     asked = tenant.systems.git.listed
     await touched(tenant, 5)
     assert tenant.systems.git.listed == asked
