@@ -37,7 +37,9 @@ async def test_builds_are_behind_a_default_deny_with_what_a_build_needs(tenant: 
     assert (denied["podSelector"], set(denied["policyTypes"])) == ({}, {"Ingress", "Egress"})
     assert not any(each.get("ingress") for each in policies.values()), "nothing reaches a build"
     (rule,) = policies["kapsa-internet"]["egress"]
-    (closed,) = (set(each["ipBlock"]["except"]) for each in rule["to"] if each["ipBlock"]["cidr"] == "0.0.0.0/0")
+    (closed,) = (
+        set(each["ipBlock"]["except"]) for each in rule["to"] if each["ipBlock"]["cidr"] == "0.0.0.0/0"
+    )
     assert {"10.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"} <= closed
 
 
