@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 async def eventually(
-    read: Callable[[], Awaitable[T]], condition: Callable[[T], bool], expected: str, *, seconds: float = 40
+    read: Callable[[], Awaitable[T]], condition: Callable[[T], bool], expected: str, *, seconds: float = 90
 ) -> T:
     """Read the state until the condition holds. Fail the test with the last state after `seconds`."""
     deadline = asyncio.get_running_loop().time() + seconds
