@@ -14,6 +14,8 @@ WORKERS ?= 3
 # On the real engine each worker has a control plane of its own, which keeps the cores busy.
 REAL_WORKERS ?= 2
 BIN := .venv/bin
+# Compiled modules are kept even where the environment asks Python not to: each process would compile all again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-full check format test-real bench clean
