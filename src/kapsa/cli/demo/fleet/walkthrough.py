@@ -19,7 +19,8 @@ __all__ = ["FleetDemoFailed", "FleetWalkthrough"]
 
 NAMESPACE = "gadgets"
 GADGETS = 10
-_SECONDS = 60.0
+_SECONDS = 300.0
+"""The longest wait for a phase, which takes seconds unless the machine is very busy."""
 _POLL_SECONDS = 0.1
 _CANARY = {"percentages": [10, 30, 100], "evaluationPeriod": "PT1S"}
 _ENDS = frozenset({"Completed", "RolledBack", "Failed", "Aborted", "Rejected"})
@@ -193,7 +194,8 @@ class FleetWalkthrough:
 def _failure(details: Any, phase: str) -> str:
     deployment = details["deployment"]
     reasons = [f"{each['cluster']}: {each['message']}" for each in details["clusters"] if each["message"]]
-    why = deployment["message"] or deployment["waitsFor"] or "; ".join(reasons) or "nothing was reported"
+    states = [f"{each['cluster']} is {each['state']}" for each in details["clusters"]]
+    why = deployment["message"] or deployment["waitsFor"] or "; ".join(reasons or states)
     return f"the deployment of {deployment['version']} is {deployment['phase']}, not {phase}: {why}"
 
 
