@@ -330,12 +330,23 @@ class Deployments:
     async def _check_untouched(self, connection: Connection, deployment: VersionDeployment) -> None:
         """Raise StateConflict if a later deployment has changed a cluster that this one would roll back."""
         for target in await self._store.targets(connection, deployment.id):
-            present = await self._store.installation(connection, target.cluster_id, target.operator_id)
-            later = present is not None and present.deployment_id not in (None, deployment.id)
-            if target.changed and target.revision and later:
+            if target.changed and target.revision and await self._overtaken(connection, deployment, target):
                 raise StateConflict(
                     f"a later deployment has changed {target.cluster_name}: roll that one back"
                 )
+
+    async def _overtaken(
+        self, connection: Connection, deployment: VersionDeployment, target: RolloutTarget
+    ) -> bool:
+        """Return whether a deployment that began after this one has left its release on a cluster.
+
+        Until a cluster has passed its gate, the deployment before is the one that left what runs there.
+        """
+        present = await self._store.installation(connection, target.cluster_id, target.operator_id)
+        if present is None or present.deployment_id in (None, deployment.id):
+            return False
+        other = await self._store.deployment(connection, present.deployment_id)
+        return other is not None and _began(other) > _began(deployment)
 
     async def _existing(self, connection: Connection, deployment_id: uuid.UUID) -> VersionDeployment:
         deployment = await self._store.deployment(connection, deployment_id)
@@ -430,6 +441,10 @@ def _check_direct(strategy: RolloutStrategy, clusters: Iterable[ManagedCluster],
             "Direct is refused in Production: use Canary or Rolling, or let an admin force it with a reason"
         )
         raise InvalidInput(message, InvalidField("/strategy", message))
+
+
+def _began(deployment: VersionDeployment) -> datetime:
+    return deployment.started_at or deployment.created_at
 
 
 def _require_writer(principal: Principal) -> None:

@@ -289,6 +289,22 @@ async def test_a_rollback_without_health_checks_records_the_revision_that_it_mad
     assert installation.revision == 3
 
 
+async def test_a_rollout_under_way_is_rolled_back_to_what_the_deployment_before_left(
+    database: Database,
+) -> None:
+    fleet = await started(database, "dev-1", "dev-2")
+    await fleet.create(DirectStrategy())
+    await fleet.run()
+    made = await fleet.create(CANARY, version="3.0.0")
+    await fleet.settle()
+    waiting = (await fleet.targets(made.id))["dev-1"]
+    assert (waiting.step, waiting.waits_for) == (TargetStep.VALIDATE, "the end of the soak")
+    await fleet.deployments.rollback(ADMIN, made.id, reason="the wrong version")
+    await fleet.run()
+    assert await phase_of(fleet, made) is DeploymentPhase.ROLLED_BACK
+    assert {each.chart_of(RELEASE)[1] for each in fleet.clusters.clusters.values()} == {NEW}
+
+
 async def test_a_rollback_cannot_be_rolled_back_and_says_so(database: Database) -> None:
     fleet = await started(database, "dev-1")
     made = await fleet.create(CANARY)
@@ -345,6 +361,9 @@ async def test_a_release_that_is_uninstalled_in_validation_pauses_the_deployment
     made = await fleet.create(CANARY)
     await fleet.settle()
     fleet.clusters["dev-1"].records.clear()
+    await fleet.pass_time(PATIENCE / 2)
+    waiting = (await fleet.targets(made.id))["dev-1"]
+    assert waiting.waits_for == "evidence of health: expected revision 2, saw no release"
     await fleet.pass_time(PATIENCE * 2)
     deployment = await fleet.deployment(made.id)
     assert deployment.phase is DeploymentPhase.PAUSED

@@ -137,7 +137,8 @@ def _continued(
     if soaked_at is not None and turn.now < soaked_at < next_check:
         next_check = soaked_at
     soaks = progress.last is Evidence.HEALTHY and soaked_at is not None and soaked_at > turn.now
-    waits_for = "the end of the soak" if soaks else "evidence of health"
+    doubt = f": {progress.message}" if progress.message else ""
+    waits_for = "the end of the soak" if soaks else f"evidence of health{doubt}"
     deadline = soaked_at if soaks else None
     if not soaks and progress.unknown_since is not None:
         deadline = progress.unknown_since + turn.settings.patience
