@@ -38,6 +38,15 @@ def command(
             help="The namespace of the operator that converts between versions (default: NAME-system).",
         ),
     ] = "",
+    max_description_length: Annotated[
+        int | None,
+        typer.Option(
+            "--max-description-length",
+            metavar="N",
+            min=0,
+            help="Cut descriptions to N characters, 0 for none (default: whole, or what kubectl apply accepts).",
+        ),
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; exit 1 if a file is out of date.")
     ] = False,
@@ -55,7 +64,7 @@ def command(
         raise TargetError("--check needs a file or directory to compare with: give --output or --directory")
     module, named = find(target)
     try:
-        definitions = _definitions(target, module, named, namespace)
+        definitions = _definitions(target, module, named, namespace, max_description_length)
     except SchemaError as error:
         raise TargetError(str(error)) from error
     if directory is None:
@@ -65,7 +74,9 @@ def command(
         write(to_yaml([definition]), directory / f"{definition['metadata']['name']}.yaml", check=check)
 
 
-def _definitions(target: str, module: ModuleType, named: Any, namespace: str) -> list[dict[str, Any]]:
+def _definitions(
+    target: str, module: ModuleType, named: Any, namespace: str, length: int | None
+) -> list[dict[str, Any]]:
     from kapsa.runtime import Operator
 
     if isinstance(named, FunctionType):
@@ -73,12 +84,12 @@ def _definitions(target: str, module: ModuleType, named: Any, namespace: str) ->
 
         named = load_operator(target)
     if isinstance(named, Operator):
-        definitions = named.definitions(namespace=namespace)
+        definitions = named.definitions(namespace=namespace, max_description_length=length)
         return definitions or _refuse(target)
     classes = _resource_classes(target, module, named)
     names = {cls.definition.crd_name for cls in classes}
     operator = _converting_operator(module, names) or Operator(controllers=[])
-    definitions = operator.definitions(namespace=namespace, also=classes)
+    definitions = operator.definitions(namespace=namespace, also=classes, max_description_length=length)
     return [each for each in definitions if each["metadata"]["name"] in names]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from kapsa.runtime.generate.constraints import JSON, SchemaError
+from kapsa.runtime.generate.descriptions import change_descriptions, fit_descriptions
 from kapsa.runtime.generate.docstrings import class_description
 from kapsa.runtime.generate.schema import openapi_schema
 from kapsa.runtime.resources.definition import ResourceDefinition, printer_column
@@ -46,11 +47,13 @@ def custom_resource_definitions(
     *,
     conversion: ConversionWebhook | None = None,
     converted: Collection[str] | None = None,
+    max_description_length: int | None = None,
 ) -> list[JSON]:
     """Return the CRDs of these classes, sorted by name. Classes of one kind are its versions.
 
     `conversion` applies to kinds with several versions: to those whose CRD is in `converted`, or to all. Without
     it the API server drops the fields that the other version does not have; `Operator.definitions` sets it.
+    Descriptions are cut to `max_description_length`, or if that is None, to what `kubectl apply` accepts.
     """
     kinds: dict[tuple[str, str], list[ResourceClass]] = {}
     for cls in classes:
@@ -60,7 +63,13 @@ def custom_resource_definitions(
     crds = []
     for versions in kinds.values():
         applies = converted is None or versions[0].definition.crd_name in converted
-        crds.append(custom_resource_definition(versions, conversion=conversion if applies else None))
+        crds.append(
+            custom_resource_definition(
+                versions,
+                conversion=conversion if applies else None,
+                max_description_length=max_description_length,
+            )
+        )
     return sorted(crds, key=lambda crd: str(crd["metadata"]["name"]))
 
 
@@ -68,7 +77,9 @@ def require_conversion(crd: JSON) -> None:
     """Raise SchemaError for a CRD whose versions differ and which has no conversion: it would lose data."""
     spec = crd["spec"]
     versions = spec["versions"]
-    shapes = [_without_descriptions(version["schema"]["openAPIV3Schema"]) for version in versions]
+    shapes = [
+        change_descriptions(version["schema"]["openAPIV3Schema"], lambda text: "") for version in versions
+    ]
     if "conversion" in spec or all(shape == shapes[0] for shape in shapes):
         return
     names = ", ".join(version["name"] for version in versions)
@@ -80,22 +91,11 @@ def require_conversion(crd: JSON) -> None:
     )
 
 
-def _without_descriptions(schema: Any) -> Any:
-    if isinstance(schema, dict):
-        return {
-            name: {key: _without_descriptions(each) for key, each in value.items()}
-            if name == "properties"
-            else _without_descriptions(value)
-            for name, value in schema.items()
-            if name != "description"
-        }
-    if isinstance(schema, list):
-        return [_without_descriptions(each) for each in schema]
-    return schema
-
-
 def custom_resource_definition(
-    versions: Sequence[ResourceClass], *, conversion: ConversionWebhook | None = None
+    versions: Sequence[ResourceClass],
+    *,
+    conversion: ConversionWebhook | None = None,
+    max_description_length: int | None = None,
 ) -> JSON:
     """Return the CRD of one kind, from the classes of its versions."""
     versions = sorted(versions, key=lambda cls: _priority(cls.definition.version), reverse=True)
@@ -110,12 +110,13 @@ def custom_resource_definition(
     }
     if conversion is not None and len(versions) > 1:
         spec["conversion"] = _conversion(conversion)
-    return {
+    crd = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {"name": first.crd_name},
         "spec": spec,
     }
+    return fit_descriptions(crd, max_description_length)
 
 
 def _names(definition: ResourceDefinition) -> JSON:

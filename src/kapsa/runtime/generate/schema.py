@@ -26,6 +26,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
+from kapsa.runtime.generate.builtin_lists import builtin_default, builtin_list
 from kapsa.runtime.generate.constraints import (
     JSON,
     SchemaError,
@@ -211,7 +212,7 @@ def _struct(hint: Any, kind: type[msgspec.Struct], location: SchemaLocation) -> 
     rules = [rule for base in reversed(kind.__mro__) for rule in base.__dict__.get("__rules__", ())]
     for info in msgspec.structs.fields(hint):
         below = inner.below(info.encode_name)
-        node = _schema(hints[info.name], below)
+        node = _schema(_with_list_type(hints[info.name], kind, info.encode_name), below)
         if (text := descriptions.get(info.name)) and not _has_description(hints[info.name]):
             node["description"] = text
         if info.required:
@@ -220,6 +221,8 @@ def _struct(hint: Any, kind: type[msgspec.Struct], location: SchemaLocation) -> 
             set_nullable(node)
         if location.defaults:
             _set_default(node, info, below)
+        if (default := builtin_default(kind, info.encode_name)) is not None:
+            node["default"] = default
         if _is_immutable(hints[info.name]) and not info.required and "default" not in node:
             rules.append(set_once(info.encode_name))
         properties[info.encode_name] = ordered(node)
@@ -233,6 +236,12 @@ def _struct(hint: Any, kind: type[msgspec.Struct], location: SchemaLocation) -> 
     if rules:
         add_rules(node, rules, location)
     return node
+
+
+def _with_list_type(hint: Any, kind: type, name: str) -> Any:
+    """Return the type of a field, with the keys of its list if Kubernetes itself defines the type."""
+    meta = builtin_list(kind, name)
+    return hint if meta is None else Annotated[hint, meta]
 
 
 def _hints(kind: type, location: SchemaLocation) -> dict[str, Any]:

@@ -163,11 +163,16 @@ class OperatorDeclaration:
         )
 
     def definitions(
-        self, *, namespace: str = "", also: Iterable[type[CustomResource[Any, Any]]] = ()
+        self,
+        *,
+        namespace: str = "",
+        also: Iterable[type[CustomResource[Any, Any]]] = (),
+        max_description_length: int | None = None,
     ) -> list[dict[str, Any]]:
         """Return the CRDs of all versions of the resources, and of the classes in `also`, with their conversion.
 
-        `namespace` is the one that the operator runs in, NAME-system unless set. Raises SchemaError if versions
+        `namespace` is the one that the operator runs in, NAME-system unless set. Descriptions are cut to
+        `max_description_length`, or if that is None, to what `kubectl apply` accepts. Raises SchemaError if versions
         differ and no converter connects them: such a CRD would lose data.
         """
         conversion, converted = None, tuple[str, ...]()
@@ -175,7 +180,12 @@ class OperatorDeclaration:
             conversion = self.webhooks.conversion_webhook(namespace or f"{self.name}-system")
             converted = self.webhooks.conversions.crds
         classes = dict.fromkeys((*self.resources, *also))
-        crds = custom_resource_definitions(classes, conversion=conversion, converted=converted)
+        crds = custom_resource_definitions(
+            classes,
+            conversion=conversion,
+            converted=converted,
+            max_description_length=max_description_length,
+        )
         for crd in crds:
             require_conversion(crd)
         return crds
