@@ -87,6 +87,7 @@ def in_cluster(
         DeclaredCredentials(token_file=token),
         authority=authority,
         proxy=environment_proxy(server, environment),
+        proxy_authority=_proxy_authority(environment, clock),
     )
     return ClusterConfig(access, namespace, "the pod's service account")
 
@@ -120,6 +121,7 @@ def from_kubeconfig(
         insecure=cluster.insecure_skip_tls_verify,
         server_name=cluster.tls_server_name or None,
         proxy=_proxy(chosen, environment),
+        proxy_authority=_proxy_authority(environment, clock),
         impersonate=_impersonation(chosen),
         origin=chosen.describe(),
     )
@@ -255,6 +257,16 @@ def _proxy(chosen: SelectedContext, environment: Mapping[str, str]) -> str | Non
     if proxy:
         _check_url(chosen, "cluster.proxy-url", proxy)
     return proxy
+
+
+def _proxy_authority(environment: Mapping[str, str], clock: Clock) -> RereadFile | None:
+    """Return the CA of an https proxy that KAPSA_PROXY_CA sets, if any."""
+    path = environment.get("KAPSA_PROXY_CA")
+    if not path:
+        return None
+    if not Path(path).is_file():
+        raise ConfigError(f"KAPSA_PROXY_CA: file {path} does not exist")
+    return RereadFile(Path(path), name="KAPSA_PROXY_CA", clock=clock)
 
 
 def _check_url(chosen: SelectedContext, field: str, url: str) -> None:

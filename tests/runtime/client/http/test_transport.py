@@ -1,6 +1,7 @@
 """HttpTransport against servers on loopback."""
 
 import asyncio
+import base64
 import gc
 import gzip
 import socket
@@ -15,6 +16,7 @@ from aiohttp import web
 from kapsa.runtime import errors
 from kapsa.runtime.client.auth.access import Authorization, StaticAccess
 from kapsa.runtime.client.auth.tls import client_context
+from kapsa.runtime.client.config import from_kubeconfig
 from kapsa.runtime.client.http.transport import HttpTransport
 from kapsa.runtime.webhooks.certificates import CertificatePair, issue_certificate, make_authority
 from tests.runtime.client.servers import (
@@ -361,6 +363,47 @@ async def test_tls_goes_through_a_tunnel_of_the_proxy_and_the_name_is_still_veri
                     with pytest.raises(errors.CertificateError):
                         await transport.request("GET", "/x")
         assert seen == [f"api.internal:{port}", f"10.9.8.7:{port}", f"10.9.8.7:{port}"]
+
+
+async def test_an_https_proxy_is_verified_against_its_own_authority_and_that_of_the_cluster(
+    authority: CertificatePair, tmp_path: Path
+) -> None:
+    of_the_proxy = make_authority("proxy", now=datetime.now(UTC), lifetime=DAY)
+    file = tmp_path / "proxy-ca.pem"
+    file.write_bytes(of_the_proxy.certificate)
+    tls = server_tls(pair_for(authority, "localhost", "127.0.0.1"))
+    async with http_server(echo, tls=tls) as server:
+        for issuer, environment, trusted in (
+            (authority, {}, True),  # as kubectl does
+            (of_the_proxy, {"KAPSA_PROXY_CA": str(file)}, True),
+            (of_the_proxy, {}, False),
+        ):
+            proxy_tls = server_tls(pair_for(issuer, "127.0.0.1"))
+            async with tunnel_proxy([], tls=proxy_tls) as proxy:
+                data = base64.b64encode(authority.certificate).decode()
+                kubeconfig = tmp_path / "kubeconfig"
+                kubeconfig.write_text(
+                    "current-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"
+                    f"clusters: [{{name: c, cluster: {{server: '{server}', proxy-url: '{proxy}', "
+                    f"certificate-authority-data: {data}}}}}]\nusers: [{{name: u, user: {{}}}}]\n"
+                )
+                access = from_kubeconfig([kubeconfig], environment=environment).access
+                async with transport_for("", access=access) as transport:
+                    if trusted:
+                        assert (await transport.request("GET", "/x")).status == 202
+                    else:
+                        with pytest.raises(errors.CertificateError):
+                            await transport.request("GET", "/x")
+
+
+def test_an_authority_of_the_proxy_that_does_not_exist_is_a_clear_error(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        "current-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"
+        "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: [{name: u, user: {}}]\n"
+    )
+    with pytest.raises(errors.ConfigError, match=r"KAPSA_PROXY_CA: file /nowhere.pem does not exist"):
+        from_kubeconfig([kubeconfig], environment={"KAPSA_PROXY_CA": "/nowhere.pem"})
 
 
 async def test_verification_is_off_only_if_insecure_is_set(authority: CertificatePair) -> None:

@@ -53,6 +53,11 @@ class ClusterAccess(Protocol):
         ...
 
     @property
+    def proxy_authority(self) -> bytes | None:
+        """The CA, as PEM, that an https proxy is verified against, in addition to the system's."""
+        ...
+
+    @property
     def address_guard(self) -> AddressGuard | None:
         """The check of each address to connect to, if `server` comes from an untrusted source."""
         ...
@@ -75,6 +80,7 @@ class StaticAccess:
     server_name: str | None = None
     proxy: str | None = None
     address_guard: AddressGuard | None = None
+    proxy_authority: bytes | None = None
 
     async def authorize(self) -> Authorization:
         return self.authorization
@@ -95,6 +101,7 @@ class RotatingAccess:
         insecure: bool = False,
         server_name: str | None = None,
         proxy: str | None = None,
+        proxy_authority: RereadFile | None = None,
         impersonate: Headers = (),
         address_guard: AddressGuard | None = None,
         origin: str = "",
@@ -109,11 +116,17 @@ class RotatingAccess:
         self.address_guard = address_guard
         self._credentials = credentials
         self._authority = authority
+        self._proxy_authority = proxy_authority
         self._insecure = insecure
         self._impersonate = impersonate
         self._origin = origin
         """The kubeconfig and the context, for errors."""
         self._latest: tuple[Credential, bytes | None, Authorization] | None = None
+
+    @property
+    def proxy_authority(self) -> bytes | None:
+        """The declared CA of the proxy, or else that of the cluster, which kubectl verifies proxies against."""
+        return content_of(self._proxy_authority or self._authority)
 
     def check(self) -> None:
         """Raise `ConfigError` now if the authority, or the client certificate and its key, cannot be used."""

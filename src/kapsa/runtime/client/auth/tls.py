@@ -19,8 +19,11 @@ def client_context(
     certificate: bytes | None = None,
     key: bytes | None = None,
     insecure: bool = False,
+    also: bytes | None = None,
 ) -> ssl.SSLContext:
-    """Return a context that trusts `ca` (or else the system's store) and presents the certificate, if given.
+    """Return a context that trusts `ca` (or else the system's store, and `also` with it).
+
+    It presents the certificate, if one is given.
 
     All arguments are PEM. `insecure` turns verification off; only a user's explicit setting may set it.
     """
@@ -31,6 +34,8 @@ def client_context(
         context.verify_mode = ssl.CERT_NONE
     elif ca is None:
         context.load_default_certs()
+        if also is not None:
+            _trust(context, also)
     else:
         _trust(context, ca)
     if certificate is not None or key is not None:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import socket
 import ssl
+from collections.abc import Callable
 
 import aiohappyeyeballs
 
@@ -37,12 +38,15 @@ class Connector:
         *,
         server_name: str | None = None,
         proxy: HttpUrl | None = None,
+        proxy_authority: Callable[[], bytes | None] = lambda: None,
         guard: AddressGuard | None = None,
     ) -> None:
         self._server = server
         # Certificates do not contain the trailing dot of a name.
         self._server_name = server_name or server.host.removesuffix(".")
         self._proxy = proxy
+        self._proxy_authority = proxy_authority
+        self._proxy_trust: tuple[bytes | None, ssl.SSLContext] | None = None
         self._guard = guard
         self._system_trust: ssl.SSLContext | None = None
         self._addresses: tuple[float, list[AddressInfo]] | None = None
@@ -71,7 +75,13 @@ class Connector:
         return tls if isinstance(tls, ssl.SSLContext) else self._system_context()
 
     def _proxy_context(self) -> ssl.SSLContext | None:
-        return self._system_context() if self._proxy is not None and self._proxy.secure else None
+        """Return the trust in an https proxy: the system's, and the CA declared for it, which may rotate."""
+        if self._proxy is None or not self._proxy.secure:
+            return None
+        authority = self._proxy_authority()
+        if self._proxy_trust is None or self._proxy_trust[0] != authority:
+            self._proxy_trust = authority, client_context(also=authority)
+        return self._proxy_trust[1]
 
     def _system_context(self) -> ssl.SSLContext:
         if self._system_trust is None:

@@ -114,7 +114,11 @@ class HttpTransport:
         self._server = HttpUrl.parse(access.server)
         self._proxy = HttpUrl.parse(access.proxy) if access.proxy else None
         connector = Connector(
-            self._server, server_name=access.server_name, proxy=self._proxy, guard=access.address_guard
+            self._server,
+            server_name=access.server_name,
+            proxy=self._proxy,
+            proxy_authority=lambda: access.proxy_authority,
+            guard=access.address_guard,
         )
         self._pool = ConnectionPool(connector, limit=connections, connect_timeout=connect_timeout)
         self._timeout = timeout
