@@ -47,6 +47,9 @@ class GarbageCollector:
         self._dependents: dict[str, dict[ObjectId, None]] = {}
         self._waiting: dict[str, ObjectId] = {}
         """Owners in foreground deletion, by uid."""
+        self._absent: dict[str, bool] = {}
+        """Owners that were deleted and still have dependents: uid to whether they were in a namespace. Their kind may
+        be gone by the time a dependent is looked at, with its CRD."""
         self.queue = KeyQueue(self.name, self._process)
 
     def start(self) -> None:
@@ -63,8 +66,10 @@ class GarbageCollector:
             for uid in self._owners.pop(object_id, ()):
                 self._unindex(uid, object_id)
                 self._enqueue_owner(uid)
-            for dependent in self._dependents.get(change.object.uid, ()):
-                self._enqueue(dependent)
+            if dependents := self._dependents.get(change.object.uid):
+                self._absent[change.object.uid] = "/" in key
+                for dependent in dependents:
+                    self._enqueue(dependent)
         else:
             self._index(collection, key, change.object.body)
 
@@ -100,6 +105,7 @@ class GarbageCollector:
             dependents.pop(object_id, None)
             if not dependents:
                 del self._dependents[uid]
+                self._absent.pop(uid, None)
 
     def _enqueue_owner(self, uid: str) -> None:
         waiting = self._waiting.get(uid)
@@ -155,6 +161,10 @@ class GarbageCollector:
         owners = OwnerStates([], [], [])
         for reference in obj["metadata"].get("ownerReferences") or ():
             owner_info = self._owner_info(reference)
+            was_namespaced = self._absent.get(reference["uid"])
+            if owner_info is None and was_namespaced is not None and (info.namespaced or not was_namespaced):
+                owners.dangling.append(reference)
+                continue
             if owner_info is None or (owner_info.namespaced and not info.namespaced):
                 # The owner cannot be looked up: such an object is never collected.
                 owners.solid.append(reference)
