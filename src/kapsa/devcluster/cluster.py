@@ -119,6 +119,7 @@ class DevCluster:
         self._binaries = binaries
         self._progress = progress
         self._server: Server | None = None
+        self._front: HttpFront | None = None
         self._workloads: Workloads | None = None
         self._real: RealControlPlane | None = None
         self._url = ""
@@ -235,6 +236,7 @@ class DevCluster:
     async def stop(self) -> None:
         """Stop the control plane and remove its files. May be called more than once."""
         self._server = None
+        self._front = None
         self._workloads = None
         self._real = None
         self._identity = None
@@ -243,6 +245,22 @@ class DevCluster:
         self._kubeconfig_data = {}
         stack, self._stack = self._stack, contextlib.AsyncExitStack()
         await stack.aclose()
+
+    async def restart_api_server(self, *, pause: float = 0.0) -> None:
+        """Restart the API server on the same address and objects, and return once it serves requests again.
+
+        Clients lose their connections and watches. For at least `pause` seconds connections are refused.
+        """
+        if self._real is not None:
+            await self._real.restart_api_server(pause=pause)
+        elif self._front is not None:
+            await self._front.close()
+            await asyncio.sleep(pause)
+            await self._front.start(self._front.address[1])
+        else:
+            raise RuntimeError(
+                "the devcluster has no API server to restart: it is not started, or was started with http=False"
+            )
 
     async def _start_embedded(self) -> None:
         from kapsa.devcluster.embedded.backend import Backend
@@ -276,6 +294,7 @@ class DevCluster:
             front = HttpFront(self._server, port=self._port, tls=identity.context if identity else None)
             self._stack.push_async_callback(front.close)
             await self._listen(front, files)
+            self._front = front
             self._server.advertise(*front.address)
             self._listen_at(front.url)
             if identity is not None:

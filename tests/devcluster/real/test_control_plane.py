@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from kapsa.devcluster import DevCluster
 from kapsa.devcluster.errors import ComponentFailed, DevClusterError, PortBusy
 from kapsa.devcluster.real.control_plane import RealControlPlane
 from tests.devcluster.real.process_watch import is_running, until_gone
+from tests.eventually import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 
@@ -221,6 +223,26 @@ async def test_the_death_of_a_component_is_reported() -> None:
         failure = await asyncio.wait_for(waiting, 30)
         assert isinstance(failure, ComponentFailed)
         assert str(failure).startswith("etcd ended with signal 9")
+
+
+async def test_an_api_server_that_dies_is_started_again_with_its_objects() -> None:
+    async with DevCluster(engine="real", controllers=False) as bare:
+        await succeed(bare, "create", "configmap", "kept")
+        waiting = asyncio.create_task(bare.real.wait_for_failure())
+        try:
+            before = bare.real.pids["kube-apiserver"]
+            os.kill(before, signal.SIGKILL)
+            await eventually(partial(answers, bare), bool, "an API server that answers", seconds=120)
+            assert bare.real.pids["kube-apiserver"] != before
+            assert "configmap/kept" in await succeed(bare, "get", "configmaps", "--output=name")
+            assert not waiting.done()
+        finally:
+            waiting.cancel()
+
+
+async def answers(cluster: DevCluster) -> bool:
+    code, _ = await kubectl(cluster, "get", "--raw=/readyz")
+    return code == 0
 
 
 PARENT = """

@@ -39,6 +39,9 @@ T = TypeVar("T")
 _READY_SECONDS = 90.0
 _POLL_SECONDS = 0.05
 _PORT_ATTEMPTS = 5
+_RESTARTS = 3
+_RESTARTS_SECONDS = 60.0
+"""An API server that ends is started again, this often in so many seconds; then the control plane has failed."""
 _DEFAULT_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
 _CLIENTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "admin": ("kubernetes-admin", ("system:masters",)),
@@ -87,6 +90,8 @@ class RealControlPlane:
         self._authority = Authority()
         self._port = 0
         self._deadline = 0.0
+        self._restarting = asyncio.Lock()
+        self._restarts: list[float] = []
         self.startup_seconds = 0.0
         """Seconds that the start took, without a build, until a pod could be scheduled."""
 
@@ -161,11 +166,54 @@ class RealControlPlane:
         await _in_thread(partial(_copy_data, self.directory / "etcd", target))
         await self.stop()
 
+    async def restart_api_server(self, *, pause: float = 0.0) -> None:
+        """Kill the API server, start it again on the same port and data, and return once it is ready.
+
+        Clients lose their connections and watches. For at least `pause` seconds the port refuses connections.
+        """
+        async with self._restarting:
+            if self._supervisor is None:
+                raise DevClusterError("the control plane is not running; start it first")
+            await self._supervisor.stop(API_SERVER)
+            await asyncio.sleep(pause)
+            await self._revive_api_server()
+
     async def wait_for_failure(self) -> ComponentFailed:
-        """Wait until a component ends on its own, and return the error that says why."""
-        running = list(self._components.values())
-        await asyncio.wait([component.exited for component in running], return_when=asyncio.FIRST_COMPLETED)
-        return next(component.failure() for component in running if not component.running)
+        """Wait until a component ends on its own, and return the error that says why.
+
+        An API server that ends is started again: its data is in etcd, and its clients retry. One that keeps ending
+        is a failure.
+        """
+        while True:
+            await asyncio.wait(
+                [component.exited for component in self._components.values()],
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            async with self._restarting:  # a restart on request is not a failure
+                ended = [component for component in self._components.values() if not component.running]
+                failed = [component for component in ended if component.name != API_SERVER]
+                if failed or (ended and not self._may_restart()):
+                    return (failed or ended)[0].failure()
+                if ended:
+                    try:
+                        await self._revive_api_server()
+                    except ComponentFailed as failure:
+                        return failure
+
+    def _may_restart(self) -> bool:
+        now = time.monotonic()
+        self._restarts = [moment for moment in self._restarts if now - moment < _RESTARTS_SECONDS]
+        self._restarts.append(now)
+        return len(self._restarts) <= _RESTARTS
+
+    async def _revive_api_server(self) -> None:
+        files = Files(self.directory)
+        self._deadline = time.monotonic() + _READY_SECONDS
+        component = await self._run(API_SERVER, components.api_server(files, self._port), files)
+        if not await self._listens(component):
+            raise component.failure()
+        async with self._administrator(files) as api:
+            await self._until(API_SERVER, api.is_ready)
 
     async def remove_at_end(self, path: Path) -> None:
         """Have this file removed when the control plane ends, however it ends."""
