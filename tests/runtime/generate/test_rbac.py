@@ -108,6 +108,12 @@ def test_webhooks_are_granted_by_name() -> None:
     assert rules_of(declared, "system")["secrets=certs"] == ("get", "update")
 
 
+def test_a_registration_that_has_no_webhooks_any_more_may_be_deleted_by_name() -> None:
+    everywhere = rules_of(rights(webhooks=WebhookRights(registrations="shop", mutating="shop")))
+    assert everywhere["validatingwebhookconfigurations=shop"] == ("get", "delete")
+    assert everywhere["mutatingwebhookconfigurations=shop"] == ("get", "patch", "delete")
+
+
 def test_a_cluster_wide_right_is_not_granted_again_in_a_namespace() -> None:
     extra = (rule_for("v1/Secret", "get", "create"),)
     declared = rights(webhooks=WebhookRights(secret="certs"), controller={"rules": extra})

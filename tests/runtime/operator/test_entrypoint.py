@@ -272,6 +272,40 @@ def test_a_user_error_is_reported_in_one_line(
     assert capsys.readouterr().err == f"kapsa: {message}\n"
 
 
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--webhook-url=https://laptop"], "operator things has no webhooks: leave out --webhook-url"),
+        (
+            ["--webhook-url=http://laptop", "--webhook-port=1"],
+            "--webhook-url: invalid webhook URL 'http://laptop': use https://HOST[:PORT][/PATH]",
+        ),
+        (
+            ["--webhook-url=https://laptop", "--webhook-ca=nowhere.pem"],
+            "cannot read --webhook-ca nowhere.pem: No such file or directory",
+        ),
+    ],
+)
+def test_a_webhook_url_that_cannot_be_served_is_reported_in_one_line(
+    project: Path,
+    options: list[str],
+    complaint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if "no webhooks" not in complaint:
+        (project / "things.py").write_text(
+            PROGRAM.replace(
+                "import asyncio", "import asyncio\nfrom kapsa.runtime import ValidatingWebhook, Webhooks"
+            )
+            .replace("operator = Op", "class Check(ValidatingWebhook[Thing]):\n    pass\n\noperator = Op")
+            .replace("metrics_port=0", 'metrics_port=0, webhooks=Webhooks(Check(), service="things")')
+        )
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    assert main(["things:operator", *options]) == 1
+    assert capsys.readouterr().err == f"kapsa: {complaint}\n"
+
+
 def test_the_command_loads_no_more_than_the_program(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The target module prints what is loaded by then, and has no operator, so the program ends there."""
     heavy = [name for name in LEAVES_OUT if name != "kapsa.cli"]

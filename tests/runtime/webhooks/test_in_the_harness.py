@@ -13,6 +13,8 @@ from kapsa.runtime import (
     AdmissionRequest,
     AdmissionResponse,
     ApiError,
+    Context,
+    Controller,
     Converter,
     CustomResource,
     Forbidden,
@@ -75,6 +77,30 @@ async def test_writes_are_rejected_while_the_operator_is_down(harness: Harness) 
     await harness.start(operator())
     await harness.settle()
     await harness.apply(app("web"))
+
+
+async def test_webhooks_served_from_a_laptop_are_registered_until_the_operator_stops(
+    harness: Harness,
+) -> None:
+    def from_a_laptop() -> Operator:
+        declared = Operator(
+            controllers=[Recorder()],
+            name="shop",
+            leader_election="shop",
+            webhooks=Webhooks(Few(), service="shop-webhooks"),
+        )
+        assert declared.webhooks is not None
+        declared.webhooks.serve_from("https://laptop.example:8443")
+        return declared
+
+    await harness.install(App)
+    await harness.start(from_a_laptop())
+    await harness.settle()
+    with pytest.raises(Forbidden, match="at most 3 replicas"):
+        await harness.apply(app("web", replicas=4))
+    await harness.stop()
+    assert await harness.get(REGISTRATION, "shop", namespace="") is None
+    await harness.apply(app("web", replicas=4))
 
 
 async def test_a_kind_may_have_several_validating_webhooks(harness: Harness) -> None:
@@ -174,6 +200,31 @@ class OldToNew(Converter[OldThing, Thing]):
 
     def from_hub(self, new: Thing) -> OldThing:
         return OldThing(metadata=new.metadata, spec=OldSpec(size=new.spec.replicas))
+
+
+async def test_an_installed_operator_loses_nothing_that_is_written_before_it_runs(harness: Harness) -> None:
+    class ThingRecorder(Controller[Thing]):
+        async def reconcile(self, resource: Thing, ctx: Context[Thing]) -> None:
+            """Do nothing: the conversion is what is tested."""
+
+    shop = Operator(
+        controllers=[ThingRecorder()],
+        name="shop",
+        webhooks=Webhooks(converters=[OldToNew()], service="shop-webhooks"),
+    )
+    old = {
+        "apiVersion": "example.com/v1alpha1",
+        "kind": "Thing",
+        "metadata": {"name": "a", "namespace": "default"},
+        "spec": {"size": 4},
+    }
+    await harness.install(shop)
+    with pytest.raises(ApiError, match="conversion webhook"):
+        await harness.apply(old)
+    await harness.start(shop)
+    await harness.settle()
+    await harness.apply(old)
+    assert (await harness.get(Thing, "a")).spec.replicas == 4
 
 
 async def test_versions_are_converted_on_virtual_time(harness: Harness) -> None:

@@ -54,9 +54,13 @@ def test_webhooks_need_a_service_or_a_url_and_not_both() -> None:
 def test_the_rights_are_those_that_the_declaration_needs(tmp_path: Path) -> None:
     every = webhooks(AppValidator(), AppDefaulter(), converters=[OldAppConverter()])
     assert every.rights("shop") == WebhookRights(
+        registrations="shop",
         validating="shop",
         mutating="shop",
         conversion=("apps.example.com",),
         secret="shop-webhook-certificates",
     )
-    assert webhooks(AppValidator(), cert_dir=tmp_path).rights("shop") == WebhookRights(validating="shop")
+    assert webhooks(AppValidator(), cert_dir=tmp_path).rights("shop") == WebhookRights(
+        registrations="shop", validating="shop"
+    )
+    assert Webhooks().rights("shop") == WebhookRights(registrations="shop")

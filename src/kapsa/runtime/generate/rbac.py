@@ -156,6 +156,8 @@ class ControllerRights(msgspec.Struct, frozen=True, kw_only=True):
 class WebhookRights(msgspec.Struct, frozen=True, kw_only=True):
     """The rights to keep the webhooks of an operator registered."""
 
+    registrations: str = ""
+    """The name of both configurations: one of ours without webhooks is deleted. Empty if there never were any."""
     validating: str = ""
     """The name of the ValidatingWebhookConfiguration; empty without validating webhooks."""
     mutating: str = ""
@@ -299,9 +301,18 @@ def _webhook_rules(webhooks: WebhookRights) -> list[PolicyRule]:
         ("validatingwebhookconfigurations", webhooks.validating),
         ("mutatingwebhookconfigurations", webhooks.mutating),
     ):
+        group = "admissionregistration.k8s.io"
         if name:
-            rules += _kept_object(
-                "admissionregistration.k8s.io", resource, name, ("get", "patch"), namespaced=False
+            rules += _kept_object(group, resource, name, ("get", "patch"), namespaced=False)
+        if webhooks.registrations:
+            rules.append(
+                PolicyRule(
+                    group=group,
+                    resources=(resource,),
+                    verbs=("get", "delete"),
+                    names=(webhooks.registrations,),
+                    namespaced=False,
+                )
             )
     if webhooks.conversion:
         rules.append(

@@ -18,7 +18,7 @@ from types import FunctionType
 from typing import NoReturn
 
 from kapsa.runtime.client.client import Client
-from kapsa.runtime.errors import ClientError
+from kapsa.runtime.errors import ClientError, ConfigError
 from kapsa.runtime.operator.operator import Operator
 from kapsa.runtime.telemetry import tracing
 from kapsa.runtime.telemetry.health import PortTakenError
@@ -122,6 +122,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             operator.metrics_port = options.metrics_port
         if options.health_port is not None:
             operator.health_port = options.health_port
+        if options.webhook_url:
+            _serve_webhooks_from(operator, options)
         tracing.configure(operator.name)
         client = Client.connect(
             kubeconfig=options.kubeconfig, context=options.context, field_manager=operator.field_manager
@@ -133,6 +135,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"kapsa: {error}\n")
         return 1
     return 0
+
+
+def _serve_webhooks_from(operator: Operator, options: argparse.Namespace) -> None:
+    if operator.webhooks is None or not operator.webhooks.served:
+        raise ConfigError(f"operator {operator.name} has no webhooks: leave out --webhook-url")
+    authority = None
+    if options.webhook_ca == "system":
+        authority = b""
+    elif options.webhook_ca:
+        try:
+            authority = Path(options.webhook_ca).read_bytes()
+        except OSError as error:
+            raise ConfigError(f"cannot read --webhook-ca {options.webhook_ca}: {error.strerror}") from error
+    try:
+        operator.webhooks.serve_from(options.webhook_url, port=options.webhook_port, authority=authority)
+    except ValueError as error:
+        raise ConfigError(f"--webhook-url: {error}") from error
 
 
 class _Parser(argparse.ArgumentParser):
@@ -167,6 +186,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--context", metavar="NAME", help="The kubeconfig's context to use.")
     parser.add_argument("--metrics-port", metavar="PORT", type=_port, help="The port of /metrics.")
     parser.add_argument("--health-port", metavar="PORT", type=_port, help="The port of /healthz and /readyz.")
+    parser.add_argument(
+        "--webhook-url",
+        metavar="URL",
+        help="Serve the webhooks from here, at a URL at which the API server reaches this process, such as that of a "
+        "tunnel. Their registrations are replaced until the end.",
+    )
+    parser.add_argument(
+        "--webhook-port", metavar="PORT", type=_port, help="With --webhook-url, the port to listen on."
+    )
+    parser.add_argument(
+        "--webhook-ca",
+        metavar="FILE",
+        help="With --webhook-url, the CA of a tunnel that terminates TLS; 'system' if its certificate is public.",
+    )
     parser.add_argument(
         "--log-level",
         default="info",

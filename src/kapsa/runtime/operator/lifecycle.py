@@ -307,6 +307,8 @@ class RunningOperator:
         await self._cancel_tasks()
         await asyncio.gather(*(reconciler.stop(grace=grace, give_up=True) for reconciler in self.reconcilers))
         await self.recorder.stop()
+        if self.webhooks is not None:  # while this process may still write
+            await self.webhooks.withdraw()
         if self.elector is not None:
             # A run that goes on must find the gate closed before another process leads.
             await (self.elector.abandon() if self.stuck else self.elector.stop())

@@ -150,9 +150,17 @@ class Harness:
         for client in self._clients:
             await client.close()
 
-    async def install(self, *resources: type[CustomResource[Any, Any]]) -> None:
-        """Install the CRDs of these resources."""
-        for manifest in _definitions(resources):
+    async def install(self, *targets: type[CustomResource[Any, Any]] | Operator) -> None:
+        """Install the CRDs of these resources, or of all that an operator reconciles and converts.
+
+        Only the CRDs of an operator have its conversion. Versions that differ need one: install the operator.
+        """
+        classes = tuple(target for target in targets if not isinstance(target, Operator))
+        manifests = list(_definitions(classes))
+        for target in targets:
+            if isinstance(target, Operator):
+                manifests += target.definitions(namespace=self.client.namespace)
+        for manifest in manifests:
             await self.client.apply(manifest, force=True)
 
     async def apply(self, *manifests: Any) -> None:

@@ -1,4 +1,4 @@
-"""Sources of serving certificates: a mounted directory, or a Secret that the operator maintains."""
+"""Sources of serving certificates: a mounted directory, a Secret that the operator maintains, or this process."""
 
 import base64
 import binascii
@@ -9,11 +9,12 @@ from typing import Protocol
 import structlog
 
 from kapsa.runtime.client.client import Client
+from kapsa.runtime.clock import Clock
 from kapsa.runtime.errors import AlreadyExists, ConfigError, Conflict, NotFound
 from kapsa.runtime.resources.kind import Manifest
 from kapsa.runtime.webhooks.certificates import CertificatePair, CertificateState, Lifetimes, advance
 
-__all__ = ["CertificateSource", "DirectoryCertificates", "SecretCertificates"]
+__all__ = ["CertificateSource", "DirectoryCertificates", "ProcessCertificates", "SecretCertificates"]
 
 _log = structlog.get_logger(__name__)
 
@@ -58,6 +59,23 @@ class DirectoryCertificates:
             (self._directory / "tls.crt").read_bytes(), (self._directory / "tls.key").read_bytes()
         )
         return pair, authority.read_bytes() if authority.exists() else b""
+
+
+class ProcessCertificates:
+    """Certificates that this process creates for itself and never stores.
+
+    For webhooks served outside the cluster for a while: the Secret belongs to the replicas inside.
+    """
+
+    def __init__(self, clock: Clock, *, hosts: Sequence[str], lifetimes: Lifetimes | None = None) -> None:
+        self._clock = clock
+        self._hosts = tuple(hosts)
+        self._lifetimes = lifetimes
+        self._state: CertificateState | None = None
+
+    async def current(self) -> tuple[CertificatePair, bytes]:
+        self._state = advance(self._state, self._hosts, self._clock.now(), self._lifetimes)
+        return self._state.serving, self._state.bundle
 
 
 class SecretCertificates:

@@ -8,7 +8,7 @@ import msgspec
 import structlog
 
 from kapsa.runtime.client.client import Client
-from kapsa.runtime.errors import NotFound
+from kapsa.runtime.errors import ConfigError, Conflict, Forbidden, NotFound
 from kapsa.runtime.resources.kind import Manifest
 from kapsa.runtime.webhooks.admission import MutatingWebhook, ValidatingWebhook, Webhook
 
@@ -17,6 +17,12 @@ __all__ = ["Endpoint", "Registrar"]
 _log = structlog.get_logger(__name__)
 _API_VERSION = "admissionregistration.k8s.io/v1"
 _CRD = "apiextensions.k8s.io/v1/CustomResourceDefinition"
+_CONFIGURATIONS: dict[str, type[Any]] = {
+    "ValidatingWebhookConfiguration": ValidatingWebhook,
+    "MutatingWebhookConfiguration": MutatingWebhook,
+}
+_REPLACED = "kapsa.dev/replaced-registration"
+"""The annotation of a temporary registration: what to put back, as JSON."""
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +49,9 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 class Registrar:
     """Keeps the webhook configurations and the conversion of the CRDs up to date, writing only what differs.
 
-    A configuration that another manager created, such as a Helm chart, only gets the CA bundle.
+    A configuration that another manager created, such as a Helm chart, only gets the CA bundle. One of ours that
+    has no webhooks any more is deleted. With `temporary`, the registrations last as long as the process: they
+    carry what they replaced in an annotation, and `withdraw` puts it back.
     """
 
     def __init__(
@@ -55,6 +63,7 @@ class Registrar:
         webhooks: Sequence[Webhook[Any]],
         crds: Sequence[str] = (),
         conversion_path: str = "/convert",
+        temporary: bool = False,
     ) -> None:
         self._client = client
         self._name = name
@@ -62,24 +71,39 @@ class Registrar:
         self._webhooks = webhooks
         self._crds = crds
         self._conversion_path = conversion_path
+        self._temporary = temporary
 
     async def register(self, bundle: bytes) -> None:
         """Update the registrations in the cluster, with this CA bundle.
 
         An empty bundle is left to the issuer of the certificate, such as cert-manager's CA injector.
         """
-        for manifest in self.configurations(bundle):
-            await self._keep(manifest)
+        configurations = {manifest["kind"]: manifest for manifest in self.configurations(bundle)}
+        for kind in _CONFIGURATIONS:
+            if kind in configurations:
+                await self._keep(configurations[kind])
+            elif not self._temporary:
+                await self._remove(kind)
         for crd in self._crds:
             await self._keep_conversion(crd, bundle)
+
+    async def withdraw(self) -> None:
+        """Put back what temporary registrations replaced, and delete those that replaced nothing."""
+        if not self._temporary:
+            return
+        for kind in _CONFIGURATIONS:
+            live = await self._live(f"{_API_VERSION}/{kind}", self._name)
+            if (replaced := _replaced(live)) is not None:
+                await self._put_back(kind, live, msgspec.json.decode(replaced))
+        for crd in self._crds:
+            live = await self._live(_CRD, crd)
+            if (replaced := _replaced(live)) is not None:
+                await self._put_back_conversion(crd, msgspec.json.decode(replaced))
 
     def configurations(self, bundle: bytes) -> list[Manifest]:
         """Return the validating and the mutating webhook configuration, if they have webhooks."""
         made = []
-        for kind, base in (
-            ("ValidatingWebhookConfiguration", ValidatingWebhook),
-            ("MutatingWebhookConfiguration", MutatingWebhook),
-        ):
+        for kind, base in _CONFIGURATIONS.items():
             entries = [
                 webhook.registration(self._endpoint.client_config(webhook.path, bundle))
                 for webhook in self._webhooks
@@ -96,29 +120,74 @@ class Registrar:
                 )
         return made
 
-    async def _keep(self, manifest: Manifest) -> None:
-        kind = f"{_API_VERSION}/{manifest['kind']}"
+    async def _live(self, kind: str, name: str) -> Manifest:
+        """Return an object of the cluster; empty if it does not exist."""
         try:
-            live = await self._client.get(kind, self._name)
+            return await self._client.get(kind, name)
         except NotFound:
-            live = {}
-        if self._is_foreign(live):
+            return {}
+
+    async def _keep(self, manifest: Manifest) -> None:
+        live = await self._live(f"{_API_VERSION}/{manifest['kind']}", self._name)
+        owner = self._foreign_manager(live)
+        if self._temporary:
+            if owner:
+                raise ConfigError(
+                    f"{manifest['kind']} {self._name} belongs to {owner}, so webhooks cannot be served from here "
+                    "instead: remove it while you try them, for instance by the chart's setting for webhooks"
+                )
+            manifest["metadata"] = {"name": self._name, "annotations": _note(live, live.get("webhooks"))}
+        elif owner:
             manifest = _bundles_only(manifest, live)
         if not _contains(live, manifest):
             await self._client.apply(manifest, force=True)
             _log.info("webhooks registered", configuration=manifest["kind"], name=self._name)
 
-    def _is_foreign(self, live: Manifest) -> bool:
-        """Return whether another manager, such as Helm, owns the webhooks.
+    async def _remove(self, kind: str) -> None:
+        """Delete a configuration that has no webhooks any more, if this operator applied it and nobody else."""
+        try:
+            live = await self._live(f"{_API_VERSION}/{kind}", self._name)
+            if not self._is_ours(live) or self._foreign_manager(live):
+                return
+            await self._delete(kind, live)
+        except Forbidden:
+            # The RBAC of before may lack this right, which is reported at start. The other webhooks go on.
+            _log.debug("registration without webhooks not removed", configuration=kind, name=self._name)
 
-        Its next upgrade must not conflict with us. A manager that only sets the CA bundle, as cert-manager does, does not own them.
+    async def _delete(self, kind: str, live: Manifest) -> None:
+        """Delete a configuration as it was read: not one that somebody has changed or created since."""
+        metadata = live["metadata"]
+        try:
+            await self._client.delete(
+                f"{_API_VERSION}/{kind}",
+                self._name,
+                uid=metadata["uid"],
+                resource_version=metadata["resourceVersion"],
+                missing_ok=True,
+            )
+        except Conflict:
+            return  # the next check looks at it again
+        _log.info("webhooks removed", configuration=kind, name=self._name)
+
+    async def _put_back(self, kind: str, live: Manifest, webhooks: list[Manifest]) -> None:
+        if not webhooks:
+            await self._delete(kind, live)
+            return
+        manifest = {"apiVersion": _API_VERSION, "kind": kind, "metadata": {"name": self._name}}
+        await self._client.apply({**manifest, "webhooks": webhooks}, force=True)
+        _log.info("webhooks put back", configuration=kind, name=self._name)
+
+    def _is_ours(self, live: Manifest) -> bool:
+        return any(entry.get("manager") == self._client.field_manager for entry in _rule_owners(live))
+
+    def _foreign_manager(self, live: Manifest) -> str:
+        """Return another manager, such as Helm, that owns the webhooks; empty if there is none.
+
+        Its next upgrade must not conflict with us. A manager that only sets the CA bundle, as cert-manager does,
+        does not own them.
         """
-        return any(
-            "f:rules" in webhook
-            for entry in (live.get("metadata") or {}).get("managedFields") or ()
-            if entry.get("manager") != self._client.field_manager
-            for webhook in ((entry.get("fieldsV1") or {}).get("f:webhooks") or {}).values()
-        )
+        managers = (str(entry.get("manager")) for entry in _rule_owners(live))
+        return next((each for each in managers if each != self._client.field_manager), "")
 
     async def _keep_conversion(self, crd: str, bundle: bytes) -> None:
         client_config = self._endpoint.client_config(self._conversion_path, bundle)
@@ -126,13 +195,63 @@ class Registrar:
             "strategy": "Webhook",
             "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": client_config},
         }
-        try:
-            live = await self._client.get(_CRD, crd)
-        except NotFound:
+        live = await self._live(_CRD, crd)
+        if not live:
             return  # not installed yet: the next check tries again
-        if not _contains(live["spec"].get("conversion", {}), conversion):
-            await self._client.patch(_CRD, crd, {"spec": {"conversion": conversion}})
-            _log.info("conversion registered", crd=crd)
+        present = live["spec"].get("conversion", {})
+        if _contains(present, conversion):
+            return
+        patch: Manifest = {"spec": {"conversion": _whole(conversion)}}
+        if self._temporary:
+            patch["metadata"] = {"annotations": _note(live, present)}
+        elif _replaced(live) is not None:  # left behind by a process that was killed
+            patch["metadata"] = {"annotations": {_REPLACED: None}}
+        await self._client.patch(_CRD, crd, patch)
+        _log.info("conversion registered", crd=crd)
+
+    async def _put_back_conversion(self, crd: str, conversion: Manifest) -> None:
+        await self._client.patch(
+            _CRD,
+            crd,
+            {"metadata": {"annotations": {_REPLACED: None}}, "spec": {"conversion": _whole(conversion)}},
+        )
+        _log.info("conversion put back", crd=crd)
+
+
+def _rule_owners(live: Manifest) -> list[Manifest]:
+    """Return the entries of `managedFields` that own the rules of a webhook."""
+    return [
+        entry
+        for entry in (live.get("metadata") or {}).get("managedFields") or ()
+        if any(
+            "f:rules" in webhook
+            for webhook in ((entry.get("fieldsV1") or {}).get("f:webhooks") or {}).values()
+        )
+    ]
+
+
+def _replaced(live: Manifest) -> str | None:
+    """Return what a temporary registration replaced; None if this is not one."""
+    annotations: dict[str, str] = (live.get("metadata") or {}).get("annotations") or {}
+    return annotations.get(_REPLACED)
+
+
+def _note(live: Manifest, content: Any) -> dict[str, str]:
+    """Return the annotation with what a temporary registration replaces.
+
+    One that is there already comes from a process that was killed: what it replaced is what to put back.
+    """
+    replaced = _replaced(live)
+    return {_REPLACED: msgspec.json.encode(content or []).decode() if replaced is None else replaced}
+
+
+def _whole(conversion: Manifest) -> Manifest:
+    """Return a conversion as a merge patch that leaves nothing of another one: a Service excludes a URL."""
+    webhook = conversion.get("webhook") if conversion else None
+    if not webhook:
+        return {"strategy": "None", "webhook": None}
+    config = {key: webhook["clientConfig"].get(key) for key in ("caBundle", "service", "url")}
+    return {**conversion, "webhook": {**webhook, "clientConfig": config}}
 
 
 def _bundles_only(manifest: Manifest, live: Manifest) -> Manifest:

@@ -16,6 +16,7 @@ from kapsa.runtime.errors import ClientError, WriteRefused
 from kapsa.runtime.webhooks._certificate_sources import (
     CertificateSource,
     DirectoryCertificates,
+    ProcessCertificates,
     SecretCertificates,
 )
 from kapsa.runtime.webhooks._registration import Endpoint, Registrar
@@ -31,6 +32,8 @@ _LINGERING = 0.5
 
 Closing at once could lose the response.
 """
+_WITHDRAWAL = 10.0
+"""Seconds to put back replaced registrations at the end."""
 
 
 class WebhookServer:
@@ -59,17 +62,7 @@ class WebhookServer:
             max_body_bytes=webhooks.max_body_bytes,
             observe=observe,
         )
-        self._certificates: CertificateSource
-        if webhooks.cert_dir is not None:
-            self._certificates = DirectoryCertificates(webhooks.cert_dir)
-        else:
-            self._certificates = SecretCertificates(
-                client,
-                namespace=client.namespace,
-                name=secret_name(operator),
-                hosts=webhooks.hosts(client.namespace),
-                lifetimes=webhooks.lifetimes,
-            )
+        self._certificates = _certificate_source(webhooks, client, operator)
         self._registrar = Registrar(
             client,
             name=operator,
@@ -81,6 +74,7 @@ class WebhookServer:
             ),
             webhooks=webhooks.webhooks,
             crds=webhooks.conversions.crds,
+            temporary=webhooks.temporary,
         )
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -126,6 +120,10 @@ class WebhookServer:
 
     async def keep(self) -> None:
         """Load the current certificate, listen if not listening yet, and update the registrations."""
+        if not self._webhooks.served:  # the last webhook was dropped: only its registration is left
+            await self._registrar.register(b"")
+            self.ready.set()
+            return
         pair, bundle = await self._certificates.current()
         if pair != self._serving:
             present(self._tls, pair.certificate, pair.key)  # new handshakes use it at once
@@ -134,16 +132,27 @@ class WebhookServer:
             self._route(self._webhooks.address(self._client.namespace), self._serve_in_process)
         elif self._runner is None:
             await self._listen()
-        await self._registrar.register(bundle)
+        await self._registrar.register(
+            bundle if self._webhooks.authority is None else self._webhooks.authority
+        )
         self.ready.set()
+
+    async def withdraw(self) -> None:
+        """Put back the registrations that this process replaced for its own time."""
+        await self._stop_keeper()
+        try:
+            async with asyncio.timeout(_WITHDRAWAL):
+                await self._registrar.withdraw()
+        except (ClientError, OSError, TimeoutError) as error:
+            _log.error(
+                "webhook registrations not put back: the API server goes on calling this process. Start it again and "
+                "stop it, or delete the registrations",
+                error=str(error) or "no answer in time",
+            )
 
     async def stop(self) -> None:
         """Stop listening. Calls in flight are answered first."""
-        if self._keeper is not None:
-            self._keeper.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._keeper
-            self._keeper = None
+        await self._stop_keeper()
         self.ready.clear()
         if self._listener is not None:
             self._listener.close()
@@ -151,6 +160,13 @@ class WebhookServer:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+
+    async def _stop_keeper(self) -> None:
+        if self._keeper is not None:
+            self._keeper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._keeper
+            self._keeper = None
 
     async def _serve_in_process(self, path: str, body: bytes) -> tuple[int, bytes]:
         if self._keeper is None:
@@ -210,3 +226,18 @@ class WebhookServer:
             code, reply = await self._handler(request.path, bytes(body))
         kind = "application/json" if code == 200 else "text/plain"
         return web.Response(status=code, body=reply, content_type=kind)
+
+
+def _certificate_source(webhooks: Webhooks, client: Client, operator: str) -> CertificateSource:
+    if webhooks.cert_dir is not None:
+        return DirectoryCertificates(webhooks.cert_dir)
+    hosts = webhooks.hosts(client.namespace)
+    if webhooks.temporary:
+        return ProcessCertificates(client.clock, hosts=hosts, lifetimes=webhooks.lifetimes)
+    return SecretCertificates(
+        client,
+        namespace=client.namespace,
+        name=secret_name(operator),
+        hosts=hosts,
+        lifetimes=webhooks.lifetimes,
+    )

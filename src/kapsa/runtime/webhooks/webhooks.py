@@ -46,7 +46,7 @@ class Webhooks:
         max_connections: int = 512,
         check_every: float = 60.0,
     ) -> None:
-        if bool(service) == bool(url):
+        if (service and url) or ((webhooks or converters) and not (service or url)):
             raise ValueError("webhooks need either a service or a url")
         self.webhooks = webhooks
         """Validating and mutating webhooks."""
@@ -78,7 +78,32 @@ class Webhooks:
         """The number of concurrent connections. Beyond it the oldest is closed."""
         self.check_every = check_every
         """Seconds between checks of certificates and registrations."""
+        self.temporary = False
+        """True if the registrations last as long as the process (see `serve_from`)."""
+        self.authority: bytes | None = None
+        """The CA of whatever answers at `url`, as PEM, if that is not the operator itself; empty for a public one."""
         self._check_paths()
+
+    @property
+    def served(self) -> bool:
+        """True if there is anything to serve.
+
+        `Webhooks()` serves nothing: it is for an operator that dropped its last webhook, to remove its registrations.
+        """
+        return bool(self.webhooks or self.conversions.crds)
+
+    def serve_from(self, url: str, *, port: int | None = None, authority: bytes | None = None) -> None:
+        """Serve from outside the cluster at a URL that reaches this process, until it stops.
+
+        The registrations in the cluster are replaced meanwhile, and put back at the end. `authority` is the CA of
+        a tunnel that terminates TLS in front of this process, empty if it has a public certificate.
+        """
+        parts = urlsplit(url)
+        if parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment:
+            raise ValueError(f"invalid webhook URL {url!r}: use https://HOST[:PORT][/PATH]")
+        self.service, self.url, self.temporary, self.authority = "", url, True, authority
+        if port is not None:
+            self.port = port
 
     def _check_paths(self) -> None:
         seen: dict[str, str] = {}
@@ -93,10 +118,11 @@ class Webhooks:
     def rights(self, operator: str) -> WebhookRights:
         """Return the rights that the operator needs to keep its webhooks registered."""
         return WebhookRights(
+            registrations=operator,
             validating=operator if any(isinstance(w, ValidatingWebhook) for w in self.webhooks) else "",
             mutating=operator if any(isinstance(w, MutatingWebhook) for w in self.webhooks) else "",
             conversion=self.conversions.crds,
-            secret=secret_name(operator) if self.cert_dir is None else "",
+            secret=secret_name(operator) if self.served and self.cert_dir is None else "",
         )
 
     def conversion_webhook(self, namespace: str) -> ConversionWebhook | None:
