@@ -1,10 +1,9 @@
 """Backups of a volume: a Job for each run, with retention, and the size of the last archive in the status.
 
-The name of a Job is derived from the generation of the spec and the time slot, so that a run is never started
+The name of a Job follows from the generation of the spec and the time slot, so that a run is never started
 twice, even after a crash.
 """
 
-import hashlib
 import re
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -21,6 +20,7 @@ from kapsa.runtime import (
     Spec,
     Status,
     Watch,
+    child_name,
     printer_column,
 )
 
@@ -98,13 +98,9 @@ class BackupController(Controller[Backup]):
 
 
 def job_name(backup: Backup, now: datetime) -> str:
-    """Return the name of the Job for the current run.
-
-    It is short enough for a label and unique to this backup.
-    """
+    """Return the name of the Job for the current run."""
     slot = int(now.timestamp()) // interval_seconds(backup) if backup.spec.interval_hours else 0
-    run = f"{backup.name}/{backup.metadata.generation}/{slot}"
-    return f"{backup.name[:50]}-{hashlib.sha256(run.encode()).hexdigest()[:10]}"
+    return child_name(backup, backup.metadata.generation, slot)
 
 
 def next_run(backup: Backup, now: datetime) -> Requeue | None:

@@ -110,6 +110,7 @@ from kapsa.runtime.operator.election import LeaderElection
 from kapsa.runtime.operator.lifecycle import RunningOperator
 from kapsa.runtime.operator.operator import Operator
 from kapsa.runtime.resources.api_resource import ApiResource
+from kapsa.runtime.resources.child_name import child_name
 from kapsa.runtime.resources.conditions import Condition, ConditionStatus
 from kapsa.runtime.resources.definition import PrinterColumn, ResourceDefinition, Scale, printer_column
 from kapsa.runtime.resources.kind import Kind, Manifest, kind_of
@@ -280,6 +281,7 @@ __all__ = [
     "annotation_changed",
     "any_of",
     "by_label",
+    "child_name",
     "custom_resource_definition",
     "custom_resource_definitions",
     "deletion_requested",

@@ -18,7 +18,7 @@ from kapsa.runtime import (
     UnknownKind,
     custom_resource_definition,
 )
-from kapsa.runtime.generate.descriptions import shorten
+from kapsa.runtime.generate._descriptions import shorten
 from tests.eventually import eventually
 
 KUBECTL_LIMIT = 262_144

@@ -41,7 +41,7 @@ _POLL_SECONDS = 0.05
 _PORT_ATTEMPTS = 5
 _RESTARTS = 3
 _RESTARTS_SECONDS = 60.0
-"""An API server that ends is started again, this often in so many seconds; then the control plane has failed."""
+"""An API server that ends is started again, at most this often within this time; then the control plane has failed."""
 _DEFAULT_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
 _CLIENTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "admin": ("kubernetes-admin", ("system:masters",)),

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
+from kapsa.runtime.generate._descriptions import change_descriptions, fit_descriptions
 from kapsa.runtime.generate.constraints import JSON, SchemaError
-from kapsa.runtime.generate.descriptions import change_descriptions, fit_descriptions
 from kapsa.runtime.generate.docstrings import class_description
 from kapsa.runtime.generate.schema import openapi_schema
 from kapsa.runtime.resources.definition import ResourceDefinition, printer_column

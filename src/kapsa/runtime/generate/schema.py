@@ -26,7 +26,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-from kapsa.runtime.generate.builtin_lists import builtin_default, builtin_list
+from kapsa.runtime.generate._builtin_lists import builtin_default, builtin_list
 from kapsa.runtime.generate.constraints import (
     JSON,
     SchemaError,
