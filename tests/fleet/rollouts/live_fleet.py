@@ -41,16 +41,29 @@ class LiveFleet:
 
     def __init__(self, server: FleetServer, settings: FleetSettings, repository: ChartServer) -> None:
         self.server = server
+        self.settings = settings
         self.repository = repository
         self.clusters: dict[str, DevCluster] = {}
         self.clients: dict[str, Client] = {}
-        self.admin = Caller(server, settings.directory, "ada", Role.ADMIN)
-        self.approver = Caller(server, settings.directory, "berta", Role.ADMIN)
-        self.third = Caller(server, settings.directory, "carla", Role.ADMIN)
+        self._connect()
+
+    def _connect(self) -> None:
+        directory = self.settings.directory
+        self.admin = Caller(self.server, directory, "ada", Role.ADMIN)
+        self.approver = Caller(self.server, directory, "berta", Role.ADMIN)
+        self.third = Caller(self.server, directory, "carla", Role.ADMIN)
+
+    async def restart(self) -> None:
+        """Stop the manager, and start another one on the same database."""
+        await self.close()
+        self.server = await FleetServer(self.settings).__aenter__()
+        self._connect()
 
     async def close(self) -> None:
+        """Stop the manager."""
         for caller in (self.admin, self.approver, self.third):
             await caller.http.aclose()
+        await self.server.__aexit__(None, None, None)
 
     async def register_operator(self, *charts: bytes, **fields: Any) -> None:
         """Publish versions of the sample operator, and register each, the first with the operator."""
