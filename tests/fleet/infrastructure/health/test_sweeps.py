@@ -115,3 +115,24 @@ async def test_a_sweep_shows_what_somebody_changed_and_keeps_it_until_the_next_r
     assert await drift() == [(name, ".spec.replicas", "kubectl-edit")]
     operator.pass_time(2)
     assert await drift() == [(name, "", "")]
+
+
+async def test_pods_of_a_template_that_somebody_changed_pass_no_gate(operator: OperatorFixture) -> None:
+    await operator.define()
+    await operator.install()
+    await operator.record_installation()
+    await operator.ready()
+    assert (await operator.observer.observe(CLUSTER, RELEASE)).evidence is Evidence.HEALTHY
+    container = {"name": "manager", "image": "widget:patched"}
+    changes = {"spec": {"replicas": 2, "template": {"spec": {"containers": [container]}}}}
+    await operator.client.patch(
+        "apps/v1/Deployment", RELEASE.name, changes, namespace=RELEASE.namespace, field_manager="kubectl-edit"
+    )
+    await operator.ready()
+    health = await operator.observer.observe(CLUSTER, RELEASE)
+    (drift,) = [each for each in health.checks if each.reason == "Drift"]
+    assert (health.evidence, drift.evidence, drift.conclusive) == (Evidence.UNKNOWN, Evidence.UNKNOWN, False)
+    assert drift.message.startswith(
+        f'.spec.template.spec.containers[name="manager"].image of Deployment {RELEASE.namespace}/{RELEASE.name} '
+        "was changed by kubectl-edit"
+    )

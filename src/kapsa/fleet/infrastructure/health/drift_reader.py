@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -16,24 +16,26 @@ from kapsa.runtime import Client, Forbidden, GroupVersionKind, NotFound, Unknown
 __all__ = ["read_drift"]
 
 _HELM = "helm"
-_PARALLEL = 4
+_PARALLEL = 8
 _MOST_OBJECTS = 500
 _MOST_FIELDS = 100
 
 
-async def read_drift(client: Client, release: ReleaseRef, now: datetime) -> DriftReading:
-    """Return the drift of a release. CRDs are left out: the fleet applies them itself."""
+async def read_drift(
+    client: Client, release: ReleaseRef, now: datetime, *, kinds: Collection[str] = ()
+) -> DriftReading:
+    """Return the drift of a release, or of its objects of some kinds. CRDs are left out: the fleet applies them."""
     installed = await read_objects(client, release)
     if installed is None:
         return DriftReading(now)
-    objects = [each for each in installed.objects if not is_crd(each)][:_MOST_OBJECTS]
+    chosen = [each for each in installed.objects if not is_crd(each) and (not kinds or each["kind"] in kinds)]
     slots = asyncio.Semaphore(_PARALLEL)
 
     async def one(manifest: Mapping[str, Any]) -> list[FieldDrift]:
         async with slots:
             return await _object_drift(client, installed, manifest)
 
-    drifts = await asyncio.gather(*(one(each) for each in objects))
+    drifts = await asyncio.gather(*(one(each) for each in chosen[:_MOST_OBJECTS]))
     return DriftReading(now, tuple(itertools.islice(itertools.chain.from_iterable(drifts), _MOST_FIELDS)))
 
 

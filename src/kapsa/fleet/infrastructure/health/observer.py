@@ -17,7 +17,7 @@ import msgspec
 from kapsa.fleet.domain.errors import UnknownObject
 from kapsa.fleet.domain.health import OperatorHealth
 from kapsa.fleet.domain.health.drift import DriftReading
-from kapsa.fleet.domain.health.judgement import judge_operator
+from kapsa.fleet.domain.health.judgement import judge_operator, judge_template
 from kapsa.fleet.domain.health.memory import HealthLimits, HealthMemory
 from kapsa.fleet.domain.health.resources import baseline_of
 from kapsa.fleet.domain.rollout.releases import ReleaseRef
@@ -25,6 +25,7 @@ from kapsa.fleet.infrastructure.clusters.answers import answering, clean_text
 from kapsa.fleet.infrastructure.health.cluster_facts import ClusterHealthReading
 from kapsa.fleet.infrastructure.health.drift_reader import read_drift
 from kapsa.fleet.infrastructure.health.release_reader import ReleaseReader
+from kapsa.fleet.infrastructure.health.workload_reader import WORKLOADS
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone
 from kapsa.fleet.orchestrator.ports.health import HealthStore, ReleaseOrigin, StoredReading
@@ -36,6 +37,7 @@ __all__ = ["OperatorObserver"]
 _ACTOR = "system:health"
 _SECONDS = 25.0
 """The longest reading of one release. A sweep may take this for each."""
+_DRIFT_SECONDS = 10.0
 _PARALLEL = 4
 """Releases of a cluster that are read at a time, over the few connections of its client."""
 
@@ -129,6 +131,8 @@ class OperatorObserver:
         facts = await reading.facts.facts(deployed, origin.chart_digest, origin.crds, memory)
         health, memory = judge_operator(facts, memory, baseline, self._limits, reading.now)
         drift = await self._drift(reading, release, stored, health.revision, read=not relative)
+        if relative:
+            health = await self._of_template(reading, release, health)
         health = msgspec.structs.replace(_presentable(health), drift=drift)
         async with self._transactions.transaction() as connection:
             kept = StoredReading(health, memory, reading.now)
@@ -150,9 +154,18 @@ class OperatorObserver:
         if fresh or not read:
             return earlier
         try:
-            return await read_drift(reading.client, release, reading.now)
-        except ApiError:
+            async with asyncio.timeout(_DRIFT_SECONDS):
+                return await read_drift(reading.client, release, reading.now)
+        except (ApiError, TimeoutError):
             return earlier  # the health of the operator does not depend on it
+
+    async def _of_template(
+        self, reading: "_Reading", release: ReleaseRef, health: OperatorHealth
+    ) -> OperatorHealth:
+        """Return health for a gate: pods are no evidence for a version if somebody changed their template."""
+        drift = await read_drift(reading.client, release, reading.now, kinds=WORKLOADS)
+        check = judge_template(drift)
+        return health if check is None else msgspec.structs.replace(health, checks=(*health.checks, check))
 
     @asynccontextmanager
     async def _reading(

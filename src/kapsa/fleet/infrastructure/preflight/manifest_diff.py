@@ -1,6 +1,8 @@
 """The difference between two manifests for people, object by object, with everything secret masked."""
 
+import base64
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -16,6 +18,9 @@ __all__ = ["hook_events", "manifest_diff", "secret_texts"]
 _LONGEST = 64 * 1024
 _HOOK = "helm.sh/hook"
 _SHORTEST_NUMBER = 4
+_SHORTEST_CODED = 8
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+|[A-Za-z0-9_-]+")
+_URL_SAFE = frozenset("-_")
 
 Objects = Iterable[Mapping[str, Any]]
 
@@ -93,11 +98,13 @@ def _changed(
         yield f"# {name} {act}"
         return
     first, second = _shown(old, new, "before", secrets), _shown(new, old, "after", secrets)
+    if first == second:
+        yield f"# {redact(name, secrets)} changes in text that is hidden"
     yield from difflib.unified_diff(
         first,
         second,
-        fromfile=name if old is not None else "/dev/null",
-        tofile=name if new is not None else "/dev/null",
+        fromfile=redact(name, secrets) if old is not None else "/dev/null",
+        tofile=redact(name, secrets) if new is not None else "/dev/null",
         lineterm="",
     )
 
@@ -127,9 +134,24 @@ def _masked_secret(content: Mapping[str, Any], other: Mapping[str, Any], side: s
 
 def _redacted(node: Any, secrets: tuple[str, ...]) -> Any:
     if isinstance(node, Mapping):
-        return {key: _redacted(value, secrets) for key, value in node.items()}
+        return {redact(str(key), secrets): _redacted(value, secrets) for key, value in node.items()}
     if isinstance(node, list):
         return [_redacted(value, secrets) for value in node]
     if isinstance(node, str) and node != MASK:
-        return redact(node, secrets)
+        return MASK if _encodes_secret(node, secrets) else redact(node, secrets)
     return MASK if not isinstance(node, bool) and str(node) in secrets else node
+
+
+def _encodes_secret(text: str, secrets: tuple[str, ...], depth: int = 3) -> bool:
+    """Return whether a text is the base64 of one with a secret in it, such as a configuration or a private key."""
+    compact = "".join(text.split()).rstrip("=")
+    if len(compact) < _SHORTEST_CODED or not _BASE64.fullmatch(compact) or not depth:
+        return False
+    try:
+        decoded = base64.b64decode(
+            compact + "=" * (-len(compact) % 4), b"-_" if _URL_SAFE & set(compact) else None
+        )
+        plain = decoded.decode()
+    except ValueError:
+        return False
+    return redact(plain, secrets) != plain or _encodes_secret(plain, secrets, depth - 1)
