@@ -162,7 +162,7 @@ class OperatorObserver:
     async def _of_template(
         self, reading: "_Reading", release: ReleaseRef, health: OperatorHealth
     ) -> OperatorHealth:
-        """Return health for a gate: pods are no evidence for a version if somebody changed their template."""
+        """Return health for a gate: pods prove nothing about a version if somebody changed their template."""
         drift = await read_drift(reading.client, release, reading.now, kinds=WORKLOADS)
         check = judge_template(drift)
         return health if check is None else msgspec.structs.replace(health, checks=(*health.checks, check))
