@@ -2,6 +2,7 @@
 
 import enum
 import uuid
+from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -98,6 +99,10 @@ class HealthReadings(Protocol):
         """Return the newest evidence for each cluster that the operator is installed on, by name."""
         ...
 
+    async def every_reading(self, connection: Connection) -> dict[uuid.UUID, list[ReleaseReading]]:
+        """Return the newest evidence of all operators that are installed anywhere."""
+        ...
+
 
 class OperatorHealths:
     """The use cases of operators' health."""
@@ -126,6 +131,13 @@ class OperatorHealths:
         now = await self._transactions.now()
         entries = tuple(_entry(reading, now) for reading in readings)
         return OperatorHealthReport(operator, _overall(entry.health for entry in entries), entries)
+
+    async def count(self) -> Counter[HealthWord]:
+        """Return how many of the installed operators have which health, over all their clusters."""
+        async with self._transactions.transaction() as connection:
+            readings = await self._readings.every_reading(connection)
+        now = await self._transactions.now()
+        return Counter(_overall(_entry(each, now).health for each in every) for every in readings.values())
 
     async def on_cluster(self, principal: Principal, cluster: str, operator: str) -> OperatorOnCluster:
         """Return the health of an operator on one cluster. Raises UnknownObject if it is not installed there."""

@@ -1,7 +1,5 @@
 """The parts of the API, built from the services and settings of a manager."""
 
-from prometheus_client import CollectorRegistry
-
 from kapsa.adapters.variables import SettingsError
 from kapsa.fleet.api.application import ApiParts
 from kapsa.fleet.api.authentication.authenticator import CallerAuthenticator
@@ -12,11 +10,7 @@ from kapsa.fleet.api.authentication.sessions import SessionKeeper
 from kapsa.fleet.api.authentication.tokens import TokenVerifier
 from kapsa.fleet.api.use_cases import UseCases
 from kapsa.fleet.infrastructure.local_keys import LOCAL_ISSUER, LocalKeys
-from kapsa.fleet.infrastructure.postgres.health.health_readings import PostgresHealthReadings
-from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import PostgresClusters
-from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
 from kapsa.fleet.infrastructure.requests.browser_sessions import PostgresBrowserSessions
-from kapsa.fleet.orchestrator.operator_health import OperatorHealths
 from kapsa.fleet.server.services import ManagerServices
 from kapsa.fleet.settings import PREFIX, FleetSettings
 
@@ -39,7 +33,7 @@ def build_api_parts(services: ManagerServices) -> ApiParts:
         rate_limits=services.rate_limits,
         idempotency_keys=services.idempotency_keys,
         check_database=services.database.check,
-        registry=CollectorRegistry(),
+        registry=services.collectors,
         oidc=_oidc(services),
         carries_out_rollouts=True,
         accepts_pasted_tokens=not settings.jwt_issuer,
@@ -53,9 +47,7 @@ def _use_cases(services: ManagerServices) -> UseCases:
         clusters=registry.clusters,
         audit_log=services.audit_log,
         crds=registry.crds,
-        health=OperatorHealths(
-            services.database, PostgresOperators(), PostgresClusters(), PostgresHealthReadings()
-        ),
+        health=services.health.operators,
         deployments=services.rollouts.deployments,
         approvals=services.rollouts.approvals,
     )

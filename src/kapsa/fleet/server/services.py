@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import msgspec
+from prometheus_client import CollectorRegistry
 
 from kapsa.adapters.http.client import GuardedHttpClient
 from kapsa.adapters.variables import SettingsError
@@ -52,6 +53,8 @@ class ManagerServices(msgspec.Struct, frozen=True, kw_only=True):
     registry: RegistryServices
     health: HealthServices
     rollouts: RolloutServices
+    collectors: CollectorRegistry
+    """The metrics of this replica."""
 
     def background(self) -> tuple[BackgroundTask, ...]:
         """Return the tasks that run all the time."""
@@ -62,6 +65,7 @@ class ManagerServices(msgspec.Struct, frozen=True, kw_only=True):
             BackgroundTask("retention", self.retention.sweep, every=3600.0),
             BackgroundTask("cluster-health", self.registry.monitor.run_due, every=1.0),
             BackgroundTask("operator-health", self.health.sweeps.run_due, every=1.0),
+            BackgroundTask("health-metrics", self.health.refresh_metrics, every=15.0),
             BackgroundTask("rollouts", self.rollouts.engine.serve, on_stop=self.rollouts.engine.stop),
         )
 
@@ -84,7 +88,8 @@ async def build_services(settings: FleetSettings, database: Database) -> Manager
     audit = PostgresAuditTrail(audit_key)
     outbox = PostgresOutbox(settings.webhook_urls, mail=bool(settings.smtp_host))
     registry = build_registry(settings, database, vault, audit)
-    health = build_health(settings, database, audit, registry)
+    collectors = CollectorRegistry()
+    health = build_health(settings, database, audit, registry, collectors)
     return ManagerServices(
         settings=settings,
         database=database,
@@ -101,6 +106,7 @@ async def build_services(settings: FleetSettings, database: Database) -> Manager
         http_client=client,
         registry=registry,
         health=health,
+        collectors=collectors,
         rollouts=build_rollouts(settings, database, vault, audit, outbox, registry, health.observer),
     )
 

@@ -6,6 +6,7 @@
 - `workload_reader`: controllers, the pods at their current template, and Leases.
 - `resource_reader`: custom resources, page by page.
 - `webhook_prober`, `conversion_prober`: dry-run writes through the API server.
+- `metrics`: the time of checks, and how many operators are healthy.
 - `sample_objects`: objects for those writes.
 - `drift_reader`: the fields of a release that somebody else has changed.
 - `timed_calls`: the time of a call without the delays of retries.

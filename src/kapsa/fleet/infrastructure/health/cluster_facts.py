@@ -1,6 +1,7 @@
 """One sweep of one cluster: what several operators share is read once, and a part that cannot be read is unknown."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Sequence
 from datetime import datetime
 from typing import TypeVar
@@ -12,6 +13,7 @@ from kapsa.fleet.domain.health.resources import KindFacts
 from kapsa.fleet.domain.health.workloads import WorkloadFacts
 from kapsa.fleet.infrastructure.clusters.answers import log_unreadable, reason_of
 from kapsa.fleet.infrastructure.health.conversion_prober import ConversionProber
+from kapsa.fleet.infrastructure.health.metrics import WHOLE_CHECK, HealthMetrics
 from kapsa.fleet.infrastructure.health.release_reader import DeployedRelease
 from kapsa.fleet.infrastructure.health.resource_reader import CrdContent, read_crd, read_kind
 from kapsa.fleet.infrastructure.health.webhook_prober import WebhookProber
@@ -33,24 +35,31 @@ _CRD = "CustomResourceDefinition"
 class ClusterHealthReading:
     """The facts of a cluster at one time. Namespaces that several operators share are read once."""
 
-    def __init__(self, client: Client, now: datetime) -> None:
+    def __init__(self, client: Client, now: datetime, metrics: HealthMetrics | None = None) -> None:
         self._client = client
         self._now = now
+        self._metrics = metrics
         self._namespaces: dict[str, asyncio.Task[NamespaceContent]] = {}
 
     async def facts(
         self, release: DeployedRelease, chart_digest: str, crds: Sequence[str], memory: HealthMemory
     ) -> OperatorFacts:
         """Return the facts about an operator."""
+        started = time.perf_counter()
         unread: list[HealthCheck] = []
-        workloads, contents = await self._part(CheckKind.PODS, self._workloads(release), ((), ()), unread)
+        pods = self._timed(CheckKind.PODS, self._workloads(release))
+        workloads, contents = await self._part(CheckKind.PODS, pods, ((), ()), unread)
         names = sorted({*crds, *(each.name for each in release.of_kind(_CRD))})
         definitions = await self._part(CheckKind.RESOURCES, self.definitions(names), (), unread)
-        kinds = await self._part(CheckKind.RESOURCES, self.kinds(definitions), (), unread)
-        webhooks = WebhookProber(self._client, release, definitions)
-        conversions = ConversionProber(self._client, release.ref.namespace)
-        probes = await self._part(CheckKind.WEBHOOKS, webhooks.probe(), [], unread)
-        probes = probes + await self._part(CheckKind.CONVERSION, conversions.probe(definitions), [], unread)
+        resources = self._timed(CheckKind.RESOURCES, self.kinds(definitions))
+        kinds = await self._part(CheckKind.RESOURCES, resources, (), unread)
+        admission = WebhookProber(self._client, release, definitions)
+        webhooks = self._timed(CheckKind.WEBHOOKS, admission.probe())
+        probes = await self._part(CheckKind.WEBHOOKS, webhooks, [], unread)
+        conversion = ConversionProber(self._client, release.ref.namespace)
+        conversions = self._timed(CheckKind.CONVERSION, conversion.probe(definitions))
+        probes = probes + await self._part(CheckKind.CONVERSION, conversions, [], unread)
+        self._record(WHOLE_CHECK, started)
         return OperatorFacts(
             revision=release.revision,
             chart_digest=chart_digest,
@@ -104,6 +113,16 @@ class ClusterHealthReading:
             message = f"the cluster sent an object that is not valid: {type(error).__name__}"
             unread.append(HealthCheck(kind, Evidence.UNKNOWN, "InvalidAnswer", message))
         return empty
+
+    async def _timed(self, check: str, reading: Awaitable[T]) -> T:
+        started = time.perf_counter()
+        given = await reading
+        self._record(check, started)
+        return given
+
+    def _record(self, check: str, started: float) -> None:
+        if self._metrics is not None:
+            self._metrics.record_duration(check, time.perf_counter() - started)
 
 
 def _word(error: ClientError) -> str:

@@ -24,6 +24,7 @@ from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.clusters.answers import answering, clean_text
 from kapsa.fleet.infrastructure.health.cluster_facts import ClusterHealthReading
 from kapsa.fleet.infrastructure.health.drift_reader import read_drift
+from kapsa.fleet.infrastructure.health.metrics import HealthMetrics
 from kapsa.fleet.infrastructure.health.release_reader import ReleaseReader
 from kapsa.fleet.infrastructure.health.workload_reader import WORKLOADS
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
@@ -59,12 +60,14 @@ class OperatorObserver:
         audit: AuditTrail,
         *,
         limits: HealthLimits | None = None,
+        metrics: HealthMetrics | None = None,
     ) -> None:
         self._connect = connect
         self._transactions = transactions
         self._store = store
         self._audit = audit
         self._limits = limits or HealthLimits()
+        self._metrics = metrics
         self._releases = ReleaseReader()
 
     async def observe(self, cluster_id: uuid.UUID, release: ReleaseRef) -> OperatorHealth:
@@ -176,7 +179,7 @@ class OperatorObserver:
         await self._record(cluster_id, action, what)
         try:
             async with answering("the cluster", seconds), self._connect(cluster_id) as client:
-                reading = _Reading(client, now)
+                reading = _Reading(client, now, self._metrics)
                 try:
                     yield reading
                 finally:
@@ -199,10 +202,10 @@ class OperatorObserver:
 class _Reading:
     """An open session, and the facts that it has read so far."""
 
-    def __init__(self, client: Client, now: datetime) -> None:
+    def __init__(self, client: Client, now: datetime, metrics: HealthMetrics | None) -> None:
         self.client = client
         self.now = now
-        self.facts = ClusterHealthReading(client, now)
+        self.facts = ClusterHealthReading(client, now, metrics)
 
 
 def _presentable(health: OperatorHealth) -> OperatorHealth:

@@ -12,8 +12,8 @@ from kapsa.fleet.orchestrator.operator_health import ReleaseReading
 
 __all__ = ["PostgresHealthReadings"]
 
-_READINGS = text("""
-    SELECT c.name, i.version, i.revision, r.health, r.checked_at
+_ALL_READINGS = """
+    SELECT i.operator_id, c.name, i.version, i.revision, r.health, r.checked_at
     FROM (
         SELECT cluster_id, operator_id, version, revision, release_name AS release, namespace
         FROM fleet.installation
@@ -28,9 +28,9 @@ _READINGS = text("""
     JOIN fleet.cluster c ON c.id = i.cluster_id
     LEFT JOIN fleet.release_reading r
       ON r.cluster_id = i.cluster_id AND r.namespace = i.namespace AND r.release = i.release
-    WHERE i.operator_id = :operator
-    ORDER BY c.name
-""")
+"""
+_EVERY = text(_ALL_READINGS)
+_READINGS = text(f"{_ALL_READINGS} WHERE i.operator_id = :operator ORDER BY c.name")
 
 
 class PostgresHealthReadings:
@@ -40,6 +40,14 @@ class PostgresHealthReadings:
         """Return the last reading for each cluster that the operator is installed on, by name."""
         rows = (await connection.execute(_READINGS, {"operator": operator_id})).all()
         return [_reading(row.name, row.version, row.revision, row.health, row.checked_at) for row in rows]
+
+    async def every_reading(self, connection: AsyncConnection) -> dict[uuid.UUID, list[ReleaseReading]]:
+        """Return the last readings of all operators that are installed anywhere."""
+        readings: dict[uuid.UUID, list[ReleaseReading]] = {}
+        for row in await connection.execute(_EVERY):
+            reading = _reading(row.name, row.version, row.revision, row.health, row.checked_at)
+            readings.setdefault(row.operator_id, []).append(reading)
+        return readings
 
 
 def _reading(
