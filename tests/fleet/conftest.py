@@ -1,4 +1,4 @@
-"""One embedded PostgreSQL server for each worker of xdist, and one database for each test, cloned from a template."""
+"""One embedded PostgreSQL server for each worker of xdist, a database for each test, and a cluster that serves HTTPS."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ import pytest
 import pytest_asyncio
 from sqlalchemy.engine import URL
 
+from kapsa.devcluster import DevCluster
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.embedded import EmbeddedServer
 from kapsa.fleet.infrastructure.postgres.migration import migrate
+from kapsa.runtime import Client
 from kapsa.runtime.testing import background_loop
+from tests.eventually import eventually
 
 WITHOUT_DURABILITY = {
     "fsync": "off",
@@ -138,3 +141,23 @@ async def replica(database_url: URL) -> AsyncIterator[Callable[[], Database]]:
     yield connect
     for each in opened:
         await each.close()
+
+
+@pytest_asyncio.fixture
+async def secure_cluster(engine: str, request: pytest.FixtureRequest) -> AsyncIterator[DevCluster]:
+    """A cluster of the engine under test that serves HTTPS."""
+    if engine == "real":
+        shared: DevCluster = request.getfixturevalue("real_cluster")
+        async with Client.connect(kubeconfig=shared.kubeconfig) as client:
+            await eventually(
+                lambda: _terminating(client), lambda names: not names, "no namespace of the last test"
+            )
+        yield shared
+        return
+    async with DevCluster(tls=True) as embedded:
+        yield embedded
+
+
+async def _terminating(client: Client) -> list[str]:
+    namespaces = (await client.list("v1/Namespace")).items
+    return [each["metadata"]["name"] for each in namespaces if each["metadata"].get("deletionTimestamp")]

@@ -24,8 +24,6 @@ from kapsa.fleet.orchestrator.registry.cluster_credentials import ClusterCredent
 from kapsa.fleet.orchestrator.registry.cluster_monitor import ClusterMonitor
 from kapsa.fleet.orchestrator.registry.clusters import Clusters
 from kapsa.fleet.orchestrator.registry.operators import Operators
-from kapsa.runtime import Client
-from tests.eventually import eventually
 from tests.fleet.audit_recorder import AuditRecorder
 
 
@@ -87,26 +85,6 @@ async def registry(
     made = make_registry(database, vault, audit, charts)
     yield made
     await made.clients.close()
-
-
-@pytest_asyncio.fixture
-async def secure_cluster(engine: str, request: pytest.FixtureRequest) -> AsyncIterator[DevCluster]:
-    """A cluster of the engine under test that serves HTTPS."""
-    if engine == "real":
-        shared: DevCluster = request.getfixturevalue("real_cluster")
-        async with Client.connect(kubeconfig=shared.kubeconfig) as client:
-            await eventually(
-                lambda: _terminating(client), lambda names: not names, "no namespace of the last test"
-            )
-        yield shared
-        return
-    async with DevCluster(tls=True) as embedded:
-        yield embedded
-
-
-async def _terminating(client: Client) -> list[str]:
-    namespaces = (await client.list("v1/Namespace")).items
-    return [each["metadata"]["name"] for each in namespaces if each["metadata"].get("deletionTimestamp")]
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from tests.fleet.rollout_harness import RELEASE
 
 
 @pytest_asyncio.fixture
-async def helm() -> AsyncIterator[RealHelm]:
-    """The real helm on a new cluster, which has the namespace of the rollouts."""
+async def helm(secure_cluster: DevCluster) -> AsyncIterator[RealHelm]:
+    """The real helm on a cluster of the engine under test, which has the namespace of the rollouts."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": RELEASE.namespace}}
-    async with DevCluster(tls=True) as cluster, real_helm(cluster) as made:
-        await made.client.create(namespace)
+    async with real_helm(secure_cluster) as made:
+        await made.client.apply(namespace)
         yield made

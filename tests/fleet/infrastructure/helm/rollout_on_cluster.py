@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from kapsa.adapters.testing.chart_server import pack_chart
 from kapsa.fleet.domain.rollout.deployments import VersionDeployment
 from kapsa.fleet.domain.rollout.plans import FieldConflict
-from kapsa.fleet.domain.rollout.releases import ReleaseRecord, ReleaseRef
+from kapsa.fleet.domain.rollout.releases import HelmStatus, ReleaseRecord, ReleaseRef
 from kapsa.fleet.infrastructure.helm.gated_helm import GatedHelm
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.orchestrator.ports.helm import UpgradeRequest
@@ -22,7 +22,7 @@ from tests.fleet.helm_double import FakeCluster, FakeClusters
 from tests.fleet.real_helm import ApiWrite, RealHelm, config_map, hook, kill_helm, manifest_of
 from tests.fleet.rollout_harness import RELEASE, VERSIONS, FakePlanSources, RolloutHarness
 
-__all__ = ["NAME", "KillPoint", "RolloutOnCluster"]
+__all__ = ["NAME", "KillPoint", "RevisionPoint", "RolloutOnCluster"]
 
 NAME = "dev-1"
 
@@ -50,6 +50,20 @@ class KillPoint:
 
     def __str__(self) -> str:
         return f"SIGKILL {self.moment} of write {self.number}, {self.write}"
+
+
+class RevisionPoint(KillPoint):
+    """The n-th new revision in the history, which is stored as pending when the process ends."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number, CrashMoment.EFFECT, "a new revision")
+        self._left = number
+
+    def hit_by(self, write: ApiWrite) -> bool:
+        if write.to_history and write.method == "POST" and write.answered:
+            self._left -= 1
+            return self._left == 0
+        return False
 
 
 class ClustersWithHelm(FakeClusters):
@@ -142,13 +156,30 @@ class RolloutOnCluster:
         )
         await self.helm.helm.upgrade(request, LeaseGuard(60.0, lambda: 0.0))
 
+    async def leave_pending_by_hand(self, status: HelmStatus) -> None:
+        """Kill the Helm of a person in the middle of an install, an upgrade or a rollback."""
+        key, held = cluster_id(NAME), LeaseGuard(60.0, lambda: 0.0)
+        if status is HelmStatus.PENDING_ROLLBACK:
+            await self.install_by_hand("2.0.0")
+            await self.helm.killed(lambda: self.helm.helm.rollback(key, RELEASE, 1, held))
+        else:
+            await self.helm.killed(lambda: self.install_by_hand("2.0.0"))
+
     async def clear(self) -> None:
         """Remove what releases have left in the namespace."""
         for kind in ("v1/Secret", "v1/ConfigMap"):
             await self.helm.client.delete_collection(kind, namespace=RELEASE.namespace)
 
-    async def run(self, made: VersionDeployment, point: KillPoint | None = None) -> list[str]:
-        """Run to the end, and return the writes. At a point the manager and its Helm are killed; another takes over."""
+    async def run(
+        self,
+        made: VersionDeployment,
+        point: KillPoint | None = None,
+        look: Callable[[], Awaitable[Any]] | None = None,
+    ) -> list[str]:
+        """Run to the end, and return the writes. At a point the manager and its Helm are killed; another takes over.
+
+        `look` is called between the two.
+        """
         writes: list[str] = []
 
         async def tamper(write: ApiWrite) -> None:
@@ -166,6 +197,8 @@ class RolloutOnCluster:
             self.clusters.dead = False
             await self.helm.helm.close()
             self.helm.helm = GatedHelm(self.helm, self.helm, self.helm.connect, self.helm.audit)  # type: ignore[arg-type]
+            if look is not None:
+                await look()
             await self.fleet.run(self.fleet.replica("manager-2", slots=1))
         assert point is None or self.helm.transport.tamper is None, f"{point} was not reached"
         self.helm.transport.tamper = None

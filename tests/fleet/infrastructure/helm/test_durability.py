@@ -26,7 +26,12 @@ from kapsa.runtime.testing._sweep_report import run_points
 from tests.eventually import eventually
 from tests.fleet.crash_points import CrashMoment
 from tests.fleet.examples import cluster_id
-from tests.fleet.infrastructure.helm.rollout_on_cluster import NAME, KillPoint, RolloutOnCluster
+from tests.fleet.infrastructure.helm.rollout_on_cluster import (
+    NAME,
+    KillPoint,
+    RevisionPoint,
+    RolloutOnCluster,
+)
 from tests.fleet.real_helm import (
     CLUSTER,
     ApiWrite,
@@ -189,16 +194,62 @@ async def test_a_helm_that_something_else_killed_is_run_again(database: Database
     assert outcome["history"] == [(1, "superseded", "1.0.0"), (2, "deployed", "2.0.0")]
 
 
+class PendingRelease(msgspec.Struct, frozen=True):
+    """A revision that a dead Helm left pending, and the history that its recovery leaves."""
+
+    scenario: KillScenario
+    number: int
+    """Counts the new revisions of the run up to it."""
+    recovered: tuple[str, ...]
+
+
+PENDING = {
+    HelmStatus.PENDING_INSTALL: PendingRelease(
+        KillScenario(DeploymentPhase.COMPLETED, installed=False), 1, ("deployed",)
+    ),
+    HelmStatus.PENDING_UPGRADE: PendingRelease(
+        KillScenario(DeploymentPhase.COMPLETED), 1, ("superseded", "deployed")
+    ),
+    HelmStatus.PENDING_ROLLBACK: PendingRelease(
+        KillScenario(DeploymentPhase.ROLLED_BACK, unhealthy=NEW), 2, ("superseded", "superseded", "deployed")
+    ),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("status", PENDING)
+async def test_a_pending_release_of_ours_is_recovered_and_leaves_one_revision(
+    database: Database, helm: RealHelm, status: HelmStatus
+) -> None:
+    pending = PENDING[status]
+    fleet, made = await fleet_on(database, helm, pending.scenario)
+    left: list[HelmStatus] = []
+
+    async def look() -> None:
+        left.extend(each.status for each in await helm.helm.history(cluster_id(NAME), RELEASE))
+
+    await fleet.run(made, RevisionPoint(pending.number), look)
+    assert left[-1] is status
+    outcome = await fleet.outcome(made)
+    assert outcome["phase"] is pending.scenario.end
+    assert [(revision, word) for revision, word, _ in outcome["history"]] == list(
+        enumerate(pending.recovered, start=1)
+    )
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("status", PENDING)
 async def test_a_pending_release_of_somebody_else_is_left_alone_and_reported(
-    database: Database, helm: RealHelm
+    database: Database, helm: RealHelm, status: HelmStatus
 ) -> None:
     fleet = RolloutOnCluster(database, helm)
-    await fleet.prepare(installed=True)
-    await helm.killed(lambda: fleet.install_by_hand("2.0.0"))
+    await fleet.prepare(installed=status is not HelmStatus.PENDING_INSTALL)
+    await fleet.leave_pending_by_hand(status)
     before = await helm.helm.history(cluster_id(NAME), RELEASE)
+    assert before[-1].status is status
     made = await fleet.fleet.create(DirectStrategy())
     await fleet.fleet.run(fleet.engine)
     target = (await fleet.fleet.targets(made.id))[NAME]
-    assert "revision 2 of operators/cert-manager is pending-upgrade" in target.stalled
+    assert f"revision {before[-1].revision} of operators/cert-manager is {status}" in target.stalled
     assert (await fleet.fleet.deployment(made.id)).phase is DeploymentPhase.PAUSED
     assert await helm.helm.history(cluster_id(NAME), RELEASE) == before
