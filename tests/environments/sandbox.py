@@ -105,6 +105,15 @@ class Sandbox:
         except AssertionError as error:
             raise AssertionError(f"{error}; last seen {seen}") from None
 
+    async def event(self, reason: str, text: str = "") -> Any:
+        """Wait for an event of this reason, with this text in its note. Events are sent in the background."""
+
+        async def recorded() -> Any:
+            events = await self.harness.events(reason=reason)
+            return next((each for each in events if text in each.get("note", "")), None)
+
+        return await self.until(recorded, f"an event {reason} with {text!r}")
+
     async def at_rest(self, seconds: float = 3) -> None:
         """Wait until no operator has written for a while."""
         seen = -1

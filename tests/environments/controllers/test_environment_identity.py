@@ -98,15 +98,58 @@ async def test_a_project_of_the_same_name_does_not_get_the_environments_of_the_o
     assert refused.reason == "NamespaceNotOurs"
 
 
-async def test_a_namespace_that_the_status_does_not_know_of_goes_with_its_environment(tenant: Tenant) -> None:
-    """A process can die between the creation of the namespace and the write of the status."""
+async def test_a_namespace_created_just_before_a_crash_goes_with_its_environment(tenant: Tenant) -> None:
+    """A process can die between the creation of the namespace and the write of its UID to the status."""
     await tenant.project()
     await tenant.environment()
     await tenant.ready()
     await tenant.sandbox.harness.stop()
-    forgotten = {"status": {"namespace": None}}
-    await tenant.client.patch(Environment, "one", forgotten, namespace=tenant.home, subresource="status")
+    announced = {"status": {"namespace": {"name": tenant.namespace_of("one"), "uid": None}}}
+    await tenant.client.patch(Environment, "one", announced, namespace=tenant.home, subresource="status")
     await tenant.client.delete(Environment, "one", namespace=tenant.home)
     await tenant.start()
     await tenant.sandbox.gone(Environment, "one", namespace=tenant.home, seconds=120)
     assert await tenant.sandbox.get("v1/Namespace", tenant.namespace_of("one"), namespace="") is None
+
+
+async def test_a_deleted_environment_leaves_a_namespace_alone_that_only_has_its_label(tenant: Tenant) -> None:
+    await tenant.project()
+    made = await tenant.environment()
+    await tenant.ready()
+    stranger = f"payroll-prod-{tenant.sandbox.unique}"
+    await tenant.sandbox.make_namespace(stranger, **{OWNER_UID: made.metadata.uid})
+    await tenant.client.delete(Environment, "one", namespace=tenant.home)
+    await tenant.sandbox.gone(Environment, "one", namespace=tenant.home)
+    assert await tenant.sandbox.get("v1/Namespace", tenant.namespace_of("one"), namespace="") is None
+    left = await tenant.sandbox.get("v1/Namespace", stranger, namespace="")
+    assert "deletionTimestamp" not in left["metadata"]
+    await tenant.sandbox.event("NamespaceKept", stranger)
+
+
+async def test_a_namespace_with_the_right_name_and_label_is_not_adopted_if_it_was_there_before(
+    tenant: Tenant,
+) -> None:
+    await tenant.project()
+    await tenant.sandbox.harness.stop()
+    made = await tenant.environment()
+    name = tenant.namespace_of("one")
+    stranger = await tenant.sandbox.make_namespace(name, **{OWNER_UID: made.metadata.uid})
+    await tenant.start()
+    failed = await tenant.reaches("one", "NamespaceReady", "False", "NamespaceNotOurs")
+    assert failed.status.namespace is None
+    await tenant.client.delete(Environment, "one", namespace=tenant.home)
+    await tenant.sandbox.gone(Environment, "one", namespace=tenant.home)
+    left = await tenant.sandbox.get("v1/Namespace", name, namespace="")
+    assert left["metadata"]["uid"] == stranger["metadata"]["uid"]
+    assert "deletionTimestamp" not in left["metadata"]
+
+
+async def test_a_deleted_project_leaves_a_namespace_alone_that_only_has_its_label(tenant: Tenant) -> None:
+    made = await tenant.project()
+    await tenant.sandbox.condition(Project, "app")
+    stranger = f"payroll-prod-{tenant.sandbox.unique}"
+    await tenant.sandbox.make_namespace(stranger, **{OWNER_UID: made.metadata.uid})
+    await tenant.client.delete(Project, "app", namespace=tenant.name)
+    await tenant.sandbox.gone(Project, "app", namespace=tenant.name)
+    left = await tenant.sandbox.get("v1/Namespace", stranger, namespace="")
+    assert "deletionTimestamp" not in left["metadata"]

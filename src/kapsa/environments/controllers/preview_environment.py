@@ -20,6 +20,7 @@ from kapsa.environments.tenancy.namespaces import (
     NAMESPACE,
     ForeignNamespaceError,
     NamespaceChangingError,
+    NamespaceIntendedError,
     claim,
     owners,
     release,
@@ -85,7 +86,7 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
         return _until(expires, ctx.now())
 
     async def finalize(self, preview: PreviewEnvironment, ctx: Context[PreviewEnvironment]) -> Requeue | None:
-        waits_for = await release(ctx, namespace_of(preview))
+        waits_for = await release(ctx)
         if not waits_for:
             return None
         ctx.condition("Ready", False, reason="NamespaceTerminating", message=waits_for)
@@ -158,7 +159,7 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
             ctx.status.phase = "Failed"
         else:
             ctx.status.phase = "Pending"
-            if ctx.status.namespace is None:
+            if isinstance(obstacle, NamespaceIntendedError):
                 return Requeue(after=0)
         expires = _until(ctx.status.expires_at, ctx.now())
         return Requeue(after=min(_LOOK_AGAIN_SECONDS, expires.after if expires else _LOOK_AGAIN_SECONDS))

@@ -40,6 +40,7 @@ from kapsa.environments.tenancy.namespaces import (
     NAMESPACE,
     ForeignNamespaceError,
     NamespaceChangingError,
+    NamespaceIntendedError,
     claim,
     owners,
     release,
@@ -152,8 +153,7 @@ class ProjectController(Controller[Project]):
             await claim(ctx, home, labels=_namespace_labels(project))
         except (ForeignNamespaceError, NamespaceChangingError) as error:
             ctx.condition("Ready", False, reason=error.reason, message=str(error))
-            forgotten = isinstance(error, NamespaceChangingError) and ctx.status.namespace is None
-            return Requeue(after=0) if forgotten else None
+            return Requeue(after=0) if isinstance(error, NamespaceIntendedError) else None
         listing = await self._poll(project, ctx)
         here = {each.name: each for each in ctx.list(Environment, namespace=home)}
         refused: dict[str, str] = {}
@@ -169,7 +169,7 @@ class ProjectController(Controller[Project]):
         return Requeue(after=min(due))
 
     async def finalize(self, project: Project, ctx: Context[Project]) -> Requeue | None:
-        waits_for = await release(ctx, namespace_name(project.namespace, project.name))
+        waits_for = await release(ctx)
         if waits_for:
             ctx.condition("Ready", False, reason="Terminating", message=waits_for)
             return Requeue(after=self.settings.deletion_report_after)

@@ -51,5 +51,6 @@ class NamespaceStatus(Part):
 
     name: str
     """Name of the namespace."""
-    uid: str
-    """UID of the namespace. A namespace of the same name with another UID belongs to another owner."""
+    uid: str = ""
+    """UID of the namespace. A namespace of the same name with another UID belongs to another owner. Empty while
+    the namespace is being created."""

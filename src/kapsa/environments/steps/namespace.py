@@ -20,6 +20,7 @@ from kapsa.environments.steps.step import Done, Outcome, StepFailure, Waiting
 from kapsa.environments.tenancy.namespaces import (
     ForeignNamespaceError,
     NamespaceChangingError,
+    NamespaceIntendedError,
     claim,
 )
 
@@ -55,9 +56,11 @@ class NamespaceStep:
                 hint="Rename the Environment, or ask an administrator to delete that namespace.",
                 after=None,
             )
+        except NamespaceIntendedError as error:
+            visit.ctx.status.rollout = None  # nothing of an earlier rollout is left in a new namespace
+            return Waiting(message=str(error), reason=error.reason, after=0)
         except NamespaceChangingError as error:
-            forgotten = visit.ctx.status.namespace is None
-            return Waiting(message=str(error), reason=error.reason, after=0 if forgotten else None)
+            return Waiting(message=str(error), reason=error.reason)
         return Done(f"namespace {name} is ready", reason="NamespaceReady")
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from kapsa.environments.images.retention import ImageRetention
-from kapsa.environments.names import OWNER_UID
 from kapsa.environments.namespace_objects.builds import EnvironmentBuilds
 from kapsa.environments.ports import Domains
 from kapsa.environments.resources import Environment
 from kapsa.environments.settings import Settings
-from kapsa.environments.tenancy.namespaces import NAMESPACE, release
+from kapsa.environments.tenancy.namespaces import release
 from kapsa.runtime import Context, Requeue
 
 __all__ = ["Teardown"]
@@ -30,21 +27,11 @@ class Teardown:
     async def run(self, environment: Environment, ctx: Context[Environment]) -> Requeue | None:
         """Do the next part of the teardown. Returns None once nothing is left."""
         await self._builds.release(environment, ctx)
-        for name in await self._namespaces(environment, ctx):
-            waits_for = await release(ctx, name)
-            if waits_for:
-                return self._wait(environment, ctx, waits_for)
+        if waits_for := await release(ctx):
+            return self._wait(environment, ctx, waits_for)
         await self._domains.release(ctx, environment.metadata.uid)
         await self._images.run(environment, ctx)
         return None
-
-    async def _namespaces(self, environment: Environment, ctx: Context[Environment]) -> Iterable[str]:
-        """Return the namespaces in the status and with our label: the status may never have been written."""
-        remembered = environment.status.namespace
-        selector = {OWNER_UID: environment.metadata.uid}
-        listed = await ctx.client.list(NAMESPACE, label_selector=selector)
-        labelled = [each["metadata"]["name"] for each in listed.items]
-        return dict.fromkeys([*([remembered.name] if remembered is not None else []), *labelled])
 
     def _wait(self, environment: Environment, ctx: Context[Environment], waits_for: str) -> Requeue:
         ctx.condition("NamespaceReady", False, reason="Terminating", message=waits_for)

@@ -1,8 +1,10 @@
 """Namespaces that are created for a resource: claimed and deleted only if the resource owns them.
 
-A resource owns a namespace if the namespace has a label with its UID and, once the status records a
-namespace, if the UIDs match. A namespace with another owner, or none, is refused: never adopted, never
-changed, never deleted.
+The status decides: a resource owns the namespace that its status records by name and UID. A label alone proves
+nothing, since anybody who may label a namespace can copy it. So the status records the name first, while no
+namespace has it, then the namespace is created with a label of the resource's UID, then the status records the
+namespace's UID. After a crash in between, a namespace of that name with the label is the one that was created.
+Any other namespace is refused: never adopted, never changed, never deleted.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ __all__ = [
     "ClaimedNamespace",
     "ForeignNamespaceError",
     "NamespaceChangingError",
+    "NamespaceIntendedError",
     "claim",
     "owners",
     "refuse_foreign",
@@ -38,9 +41,15 @@ class ForeignNamespaceError(Exception):
 
 
 class NamespaceChangingError(Exception):
-    """The namespace is being deleted, or was deleted. It is created again once it is gone."""
+    """The namespace is being deleted, or is about to be created."""
 
     reason = "NamespaceTerminating"
+
+
+class NamespaceIntendedError(NamespaceChangingError):
+    """The namespace does not exist. Once the status has recorded its name, the next run creates it."""
+
+    reason = "NamespaceCreating"
 
 
 class ClaimedNamespace(msgspec.Struct, frozen=True):
@@ -56,19 +65,19 @@ async def claim(
     """Create or correct the namespace, with these labels and annotations and the marks of its owner.
 
     The status records it. Raises ForeignNamespaceError if the resource does not own it, and
-    NamespaceChangingError while it is being deleted; the watch on namespaces triggers the next run.
+    NamespaceChangingError while it is being deleted or about to be created.
     """
     desired = _manifest(ctx, name, labels, annotations or {})
-    remembered: NamespaceStatus | None = ctx.status.namespace
-    live = ctx.get(NAMESPACE, name, namespace="", track=True)
-    if live is None and remembered is not None and (live := await _live(ctx, name)) is None:
-        # First clear the status, then create the namespace. With both in one run, a crash in between would
-        # leave a namespace that does not match the status.
-        ctx.status.namespace = None
-        raise NamespaceChangingError(f"namespace {name} was deleted; creating it again")
+    live = ctx.get(NAMESPACE, name, namespace="", track=True) or await _live(ctx, name)
     if live is None:
-        live = await _create(ctx, desired)
-    refuse_foreign(live, ctx.stored.uid, remembered)
+        live = await _create_intended(ctx, desired)
+    recorded: NamespaceStatus | None = ctx.status.namespace
+    try:
+        refuse_foreign(live, ctx.stored.uid, recorded)
+    except ForeignNamespaceError:
+        if recorded is not None and not recorded.uid:
+            ctx.status.namespace = None  # otherwise its label alone could make it ours later
+        raise
     if live["metadata"].get("deletionTimestamp"):
         raise NamespaceChangingError(
             f"namespace {name} is being deleted; it is created again once it is gone"
@@ -78,19 +87,28 @@ async def claim(
     return ClaimedNamespace(name, live["metadata"]["uid"])
 
 
-async def release(ctx: Context[Any], name: str) -> str:
-    """Delete the namespace if the resource owns it.
+async def release(ctx: Context[Any]) -> str:
+    """Delete the namespace that the status records, and no other.
 
     Returns what blocks the deletion; empty once it is gone.
     """
+    recorded: NamespaceStatus | None = ctx.status.namespace
+    waits_for = await _delete(ctx, recorded) if recorded is not None else ""
+    if not waits_for:
+        await _report_strangers(ctx, recorded)
+    return waits_for
+
+
+async def _delete(ctx: Context[Any], recorded: NamespaceStatus) -> str:
+    name = recorded.name
     ctx.track(NAMESPACE, name, namespace="")
     live = await _live(ctx, name)
     if live is None:
         return ""
     try:
-        refuse_foreign(live, ctx.stored.uid, ctx.status.namespace)
+        refuse_foreign(live, ctx.stored.uid, recorded)
     except ForeignNamespaceError as refusal:
-        ctx.log.info("namespace not deleted: the resource does not own it", namespace=name, why=str(refusal))
+        _report_kept(ctx, name, str(refusal))
         return ""
     if not live["metadata"].get("deletionTimestamp"):
         await ctx.delete(live, propagation="Background")
@@ -98,6 +116,25 @@ async def release(ctx: Context[Any], name: str) -> str:
         if live is None:
             return ""
     return _blockers(live) or f"namespace {name} is being deleted"
+
+
+async def _report_strangers(ctx: Context[Any], recorded: NamespaceStatus | None) -> None:
+    """Report namespaces that have the label of this resource although they were not created for it."""
+    listed = await ctx.client.list(NAMESPACE, label_selector={OWNER_UID: ctx.stored.uid})
+    for each in listed.items:
+        name = each["metadata"]["name"]
+        if recorded is None or name != recorded.name:
+            _report_kept(
+                ctx,
+                name,
+                f"namespace {name} has the label {OWNER_UID} of this resource, but was not created for it: remove the "
+                "label",
+            )
+
+
+def _report_kept(ctx: Context[Any], name: str, why: str) -> None:
+    ctx.log.warning("namespace not deleted: the resource does not own it", kept=name, why=why)
+    ctx.event("Warning", "NamespaceKept", f"not deleted: {why}", action="Delete")
 
 
 def owners(stored: StoredObject) -> Iterable[tuple[str, str]]:
@@ -127,8 +164,18 @@ async def _live(ctx: Context[Any], name: str) -> dict[str, Any] | None:
     return None
 
 
-async def _create(ctx: Context[Any], desired: dict[str, Any]) -> dict[str, Any]:
-    """Create the namespace. Apply would take over one that another client creates at the same time."""
+async def _create_intended(ctx: Context[Any], desired: dict[str, Any]) -> dict[str, Any]:
+    """Create the namespace if the status announces it; else announce it for the next run.
+
+    Apply would take over a namespace that another client creates at the same time.
+    """
+    name, recorded = desired["metadata"]["name"], ctx.status.namespace
+    if recorded != (intended := NamespaceStatus(name=name)):
+        ctx.status.namespace = intended
+        deleted = recorded is not None and recorded.uid
+        raise NamespaceIntendedError(
+            f"namespace {name} was deleted; creating it again" if deleted else f"creating namespace {name}"
+        )
     try:
         return await ctx.create(desired, owner=False)
     except AlreadyExists:
@@ -136,8 +183,8 @@ async def _create(ctx: Context[Any], desired: dict[str, Any]) -> dict[str, Any]:
         return existing
 
 
-def refuse_foreign(live: Mapping[str, Any], uid: str, remembered: NamespaceStatus | None) -> None:
-    """Raise ForeignNamespaceError unless the namespace was created for the resource with this UID."""
+def refuse_foreign(live: Mapping[str, Any], uid: str, recorded: NamespaceStatus | None) -> None:
+    """Raise ForeignNamespaceError unless the resource with this UID owns the namespace by its status."""
     metadata = live["metadata"]
     name, owner = metadata["name"], (metadata.get("labels") or {}).get(OWNER_UID)
     if owner != uid:
@@ -146,9 +193,14 @@ def refuse_foreign(live: Mapping[str, Any], uid: str, remembered: NamespaceStatu
             f"namespace {name} already exists and belongs to {whose or 'another owner'}: delete it, or choose "
             "another name"
         )
-    if remembered is not None and remembered.name == name and remembered.uid != metadata["uid"]:
+    if recorded is None or recorded.name != name:
         raise ForeignNamespaceError(
-            f"namespace {name} is not the one in the status (uid {metadata['uid']}, not {remembered.uid}): delete it"
+            f"namespace {name} has the label {OWNER_UID} of this resource, but was not created for it: delete it, or "
+            "choose another name"
+        )
+    if recorded.uid and recorded.uid != metadata["uid"]:
+        raise ForeignNamespaceError(
+            f"namespace {name} is not the one in the status (uid {metadata['uid']}, not {recorded.uid}): delete it"
         )
 
 
