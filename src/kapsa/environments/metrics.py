@@ -7,12 +7,13 @@ cannot make them wrong.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, get_args
 
 from prometheus_client import Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from kapsa.environments.resources import Environment, PreviewEnvironment, Project
+from kapsa.environments.resources.environment import Phase
 from kapsa.runtime import Cache, CustomResource
 
 __all__ = ["BoundedCounter", "EnvironmentMetrics", "PreviewMetrics"]
@@ -20,7 +21,7 @@ __all__ = ["BoundedCounter", "EnvironmentMetrics", "PreviewMetrics"]
 _SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600)
 _READY_SECONDS = (1, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600)
 _CREATION_SECONDS = (1, 2, 5, 10, 20, 30, 60)
-_PHASES = ("Pending", "Building", "Deploying", "Ready", "Failed")
+_PHASES = get_args(Phase)
 _VALUES_KEPT = 500
 OTHER = "(other)"
 

@@ -18,7 +18,13 @@ from kapsa.runtime import Client, ClientError
 __all__ = ["Display"]
 
 _POLL_SECONDS = 0.1
-_COLORS = {"Ready": "green", "Failed": "red", "Building": "yellow", "Deploying": "cyan"}
+_COLORS = {
+    "Ready": "green",
+    "Failed": "red",
+    "Building": "yellow",
+    "Deploying": "cyan",
+    "Degraded": "magenta",
+}
 
 
 class Display(ProgressLines):

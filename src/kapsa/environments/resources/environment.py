@@ -28,8 +28,8 @@ __all__ = [
     "Rollout",
 ]
 
-Phase = Literal["Pending", "Building", "Deploying", "Ready", "Failed"]
-"""The phase of an environment."""
+Phase = Literal["Pending", "Building", "Deploying", "Ready", "Degraded", "Failed"]
+"""The phase of an environment. A degraded one was ready and recovers by itself; a failed one needs a person."""
 
 
 class EnvironmentSource(Part):
@@ -125,6 +125,8 @@ class Rollout(Part):
     """Digest of all objects: another digest is another rollout."""
     started_at: datetime
     """Start of the rollout. The deadline counts from here."""
+    completed_at: datetime | None = None
+    """Time at which all objects were healthy for the first time. From then on the deadline no longer counts."""
 
 
 class Failure(Part):
@@ -149,7 +151,8 @@ class EnvironmentStatus(Status):
     """The observed state of an Environment."""
 
     phase: Phase = "Pending"
-    """The phase of the environment."""
+    """The phase of the environment. Degraded: it was ready, lost pods, and recovers by itself. Failed: a person
+    must act."""
     url: str | None = None
     """URL of the environment."""
     urls: list[str] = field(default_factory=list)

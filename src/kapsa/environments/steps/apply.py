@@ -26,9 +26,10 @@ SUSPENDED = "the environment is suspended: set suspended to false to resume it"
 _ORDER = {kind: number for number, kind in enumerate(RENDERED_KINDS)}
 _OVER_QUOTA = "exceeded quota"
 _QUOTA_HINT = (
-    "Request less, or raise resources.defaultQuota of the Project. An update needs room for the old and the new "
+    "Request less, or raise resources.defaultQuota of the Project, as far as the operator's settings allow. An update needs room for the old and the new "
     "version at the same time."
 )
+_TRANSIENT = ("ReplicaFailure", "ProgressDeadlineExceeded")
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -82,8 +83,9 @@ class ApplyStep:
 
     async def _assess(self, visit: StepRun, applied: Sequence[Manifest]) -> Outcome:
         assessed = [(each, object_health(each)) for each in applied]
+        completed = _is_completed(visit)
         for each, verdict in assessed:
-            if verdict.state == "Failed":
+            if verdict.state == "Failed" and not (completed and _recovers(verdict)):
                 return await _unhealthy(visit, each, verdict)
         waiting = [(each, verdict) for each, verdict in assessed if verdict.state != "Current"]
         if visit.environment.spec.suspended:
@@ -91,8 +93,11 @@ class ApplyStep:
                 return Waiting(message=_describe(waiting), reason="FallingAsleep")
             return Waiting(message=SUSPENDED, reason="Suspended")
         if not waiting:
+            _complete_rollout(visit)
             message = "; ".join([f"{len(applied)} objects are healthy", *visit.warnings])
             return Done(message, reason="Healthy")
+        if completed:
+            return Waiting(message=_describe(waiting), reason="Degraded", phase="Degraded")
         left = _time_left(visit)
         if left <= 0:
             each, verdict = waiting[0]
@@ -118,6 +123,24 @@ def _start_rollout(visit: StepRun) -> None:
     rollout = visit.ctx.status.rollout
     if rollout is None or rollout.digest != digest:
         visit.ctx.status.rollout = Rollout(digest=digest, started_at=visit.ctx.now().replace(microsecond=0))
+
+
+def _complete_rollout(visit: StepRun) -> None:
+    """Close the deadline of the rollout: a pod that is lost later does not fail it."""
+    rollout = visit.ctx.status.rollout
+    if rollout is not None and rollout.completed_at is None:
+        completed = msgspec.structs.replace(rollout, completed_at=visit.ctx.now().replace(microsecond=0))
+        visit.ctx.status.rollout = completed
+
+
+def _is_completed(visit: StepRun) -> bool:
+    rollout = visit.ctx.status.rollout
+    return rollout is not None and rollout.completed_at is not None
+
+
+def _recovers(verdict: ObjectHealth) -> bool:
+    """Return whether a workload that was healthy before recovers without help: its controller replaces pods."""
+    return verdict.reason in _TRANSIENT and _OVER_QUOTA not in verdict.message
 
 
 def _time_left(visit: StepRun) -> float:

@@ -54,6 +54,8 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = "Waiting"
     after: float | None = None
     """Seconds until the next run if no watch triggers one earlier, for instance at a deadline."""
+    phase: Phase | None = None
+    """The phase of the environment; that of the step if absent."""
 
 
 class StepFailure(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,7 +168,7 @@ def report(ctx: Context[Environment], step: Step, outcome: Waiting | StepFailure
     ctx.condition(step.condition, False, reason=outcome.reason, message=message)
     ctx.condition("Ready", False, reason=outcome.reason, message=f"{step.name}: {message}")
     if isinstance(outcome, Waiting):
-        ctx.status.phase = step.phase
+        ctx.status.phase = outcome.phase or step.phase
         ctx.status.failure = None
         return
     ctx.status.phase = "Failed"
