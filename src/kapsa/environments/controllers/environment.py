@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 
 from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.git.address import is_commit
 from kapsa.adapters.oci.registries import DigestCache, Images
+from kapsa.environments.expiry import Expiry, ExpiryVerdict
 from kapsa.environments.hosts.routes import CERTIFICATE, HTTP_ROUTE
 from kapsa.environments.images.repository_rules import registry_refusal
 from kapsa.environments.images.retention import ImageRetention
@@ -31,6 +31,7 @@ from kapsa.environments.ports import Builds, CommitResolver, Domains, ManifestRe
 from kapsa.environments.resources import DomainPool, Environment, Project, Registry
 from kapsa.environments.settings import Settings
 from kapsa.environments.sources.listings import Listings
+from kapsa.environments.sources.previews import ALLOW_MASS_DELETION
 from kapsa.environments.sources.repository_access import RepositoryAccess
 from kapsa.environments.sources.trust import is_trusted, needs_refs
 from kapsa.environments.step_run import StepRun
@@ -61,6 +62,8 @@ from kapsa.runtime import (
     PolicyRule,
     Requeue,
     Watch,
+    annotation_changed,
+    any_of,
     generation_changed,
     rule_for,
 )
@@ -111,6 +114,7 @@ class EnvironmentController(Controller[Environment]):
         owned, digests = EnvironmentBuilds(builds, settings, self.metrics), DigestCache(images)
         self._teardown = Teardown(settings, domains, owned, ImageRetention(digests))
         self._ready_commits: dict[str, str] = {}
+        self._expiry = Expiry()
         self._render = RenderStep(renderer, access)
         self.steps: Sequence[Step] = (
             NamespaceStep(),
@@ -143,7 +147,8 @@ class EnvironmentController(Controller[Environment]):
             Watch(KPACK_IMAGE, map=waiting_for, labels=OWNER_UID, optional=True),
             Watch(HTTP_ROUTE, map=owners, labels=OWNER_UID, optional=True),
             Watch(CERTIFICATE, optional=True),
-            *(Watch(kind, predicates=(generation_changed,)) for kind in (Project, Registry, DomainPool)),
+            Watch(Project, predicates=(any_of(generation_changed, annotation_changed(ALLOW_MASS_DELETION)),)),
+            *(Watch(kind, predicates=(generation_changed,)) for kind in (Registry, DomainPool)),
         )
 
     # -- reconcile and finalize ------------------------------------------------------------------------------
@@ -155,13 +160,14 @@ class EnvironmentController(Controller[Environment]):
         try:
             commit = await self._commit(environment, project, ctx)
             _record_commit(commit, environment, ctx)
-            if (expires := ctx.status.expires_at) is not None and ctx.now() >= expires:
+            lifetime = self._judge_expiry(environment, project, ctx)
+            if lifetime.expired:
                 await self._expire(environment, ctx)
                 return None
             if environment.spec.suspended:
                 # Nothing is built while suspended: the last deployed commit stays until it resumes.
                 if ctx.status.commit_sha is None:
-                    return self._never_deployed(ctx)
+                    return self._never_deployed(ctx, lifetime)
                 commit = ctx.status.commit_sha
             visit = await self._visit(environment, project, commit, ctx)
         except ExternalError as error:
@@ -170,13 +176,14 @@ class EnvironmentController(Controller[Environment]):
         self._finish(environment, ctx, outcome)
         _record_failure(environment, ctx)
         _sort_conditions(ctx)
-        return _requeue(outcome, ctx.status.expires_at, ctx.now())
+        return _requeue(outcome, lifetime.after)
 
     async def finalize(self, environment: Environment, ctx: Context[Environment]) -> Requeue | None:
         left = await self._teardown.run(environment, ctx)
         if left is None:
             self._copies.forget(environment.metadata.uid)
             self._ready_commits.pop(environment.metadata.uid, None)
+            self._expiry.forget(environment.metadata.uid)
         return left
 
     # -- before the steps ------------------------------------------------------------------------------------
@@ -191,19 +198,20 @@ class EnvironmentController(Controller[Environment]):
         return project if project is not None and is_namespace_of(namespace, project) else None
 
     async def _orphaned(self, environment: Environment, ctx: Context[Environment]) -> Requeue | None:
-        if (expires := ctx.status.expires_at) is not None and ctx.now() >= expires:
+        lifetime = self._judge_expiry(environment, None, ctx)
+        if lifetime.expired:
             await self._expire(environment, ctx)
             return None
         ctx.condition("Ready", False, reason=PROJECT_MISSING, message=project_missing(environment))
         if environment.status.namespace is None:
             ctx.status.phase = "Pending"
-        return _requeue(None, ctx.status.expires_at, ctx.now())
+        return _requeue(None, lifetime.after)
 
-    def _never_deployed(self, ctx: Context[Environment]) -> Requeue | None:
+    def _never_deployed(self, ctx: Context[Environment], lifetime: ExpiryVerdict) -> Requeue | None:
         ctx.status.phase = "Pending"
         ctx.status.failure = None
         ctx.condition("Ready", False, reason="Suspended", message=SUSPENDED)
-        return _requeue(None, ctx.status.expires_at, ctx.now())
+        return _requeue(None, lifetime.after)
 
     async def _commit(self, environment: Environment, project: Project, ctx: Context[Environment]) -> str:
         """Return the full name of the requested commit."""
@@ -253,7 +261,10 @@ class EnvironmentController(Controller[Environment]):
         """Report that the repository did not resolve the commit. No step runs, and what is deployed stays."""
         outcome = from_outside(error)
         report(ctx, self._render, outcome)
-        return _requeue(outcome, ctx.status.expires_at, ctx.now())
+        expires = ctx.status.expires_at
+        left = (expires - ctx.now()).total_seconds() if expires is not None else 0.0
+        # A time that has passed takes effect once the requested commit is resolved.
+        return _requeue(outcome, left if left > 0 else None)
 
     def _finish(
         self, environment: Environment, ctx: Context[Environment], outcome: Waiting | StepFailure | None
@@ -275,6 +286,25 @@ class EnvironmentController(Controller[Environment]):
         if news and seen is not None:
             self.metrics.ready_seconds.observe(max(0.0, (ctx.now() - seen).total_seconds()))
         self._ready_commits[uid] = commit
+
+    def _judge_expiry(
+        self, environment: Environment, project: Project | None, ctx: Context[Environment]
+    ) -> ExpiryVerdict:
+        """Return whether the environment has expired, and report why it stays although its time has passed."""
+        allowed = project.metadata.annotations.get(ALLOW_MASS_DELETION) if project is not None else None
+        verdict = self._expiry.judge(
+            environment.metadata.uid,
+            ctx.status.expires_at,
+            group=environment.namespace,
+            size=lambda: len(ctx.list(Environment)),
+            now=ctx.now(),
+            monotonic=ctx.client.clock.monotonic(),
+            unbraked=allowed == "true",
+        )
+        if verdict.message:
+            ctx.log.warning("not expired", reason=verdict.reason, why=verdict.message)
+            ctx.event("Warning", verdict.reason, verdict.message, action="Delete")
+        return verdict
 
     async def _expire(self, environment: Environment, ctx: Context[Environment]) -> None:
         if await ctx.delete(environment):
@@ -309,12 +339,9 @@ def _record_commit(commit: str, environment: Environment, ctx: Context[Environme
     status.expires_at = status.commit_seen_at + ttl.delta if ttl is not None else None
 
 
-def _requeue(
-    outcome: Waiting | StepFailure | None, expires: datetime | None, now: datetime
-) -> Requeue | None:
-    """Return when to reconcile again if nothing changes before."""
+def _requeue(outcome: Waiting | StepFailure | None, left: float | None) -> Requeue | None:
+    """Return when to reconcile again if nothing changes before; `left` are the seconds until it may expire."""
     due = [outcome.after] if outcome is not None and outcome.after is not None else []
-    # A time that has passed takes effect once the requested commit is resolved.
-    if expires is not None and expires > now:
-        due.append((expires - now).total_seconds())
+    if left is not None:
+        due.append(left)
     return Requeue(after=min(due)) if due else None

@@ -12,10 +12,12 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
+from kapsa.environments.expiry import Expiry, ExpiryVerdict
 from kapsa.environments.metrics import PreviewMetrics
 from kapsa.environments.namespace_objects.preview_objects import MANAGED_LABELS, PreviewObjects, namespace_of
 from kapsa.environments.resources import PreviewEnvironment
 from kapsa.environments.settings import Settings
+from kapsa.environments.sources.previews import ALLOW_MASS_DELETION
 from kapsa.environments.tenancy.namespaces import (
     NAMESPACE,
     ForeignNamespaceError,
@@ -65,6 +67,7 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
     def __init__(self, settings: Settings, metrics: PreviewMetrics | None = None) -> None:
         self.settings = settings
         self.metrics = metrics or PreviewMetrics()
+        self._expiry = Expiry()
         self.max_concurrent_reconciles = settings.max_concurrent_reconciles
         self.reconcile_timeout = settings.reconciliation_timeout
         super().__init__()
@@ -73,24 +76,41 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
         self, preview: PreviewEnvironment, ctx: Context[PreviewEnvironment]
     ) -> Requeue | None:
         self.metrics.reconciled.inc(str(preview.spec.pr_number))
-        expires = expiry(preview)
-        if expires is not None and ctx.now() >= expires:
+        ctx.status.expires_at = expiry(preview)
+        lifetime = self._judge_expiry(preview, ctx)
+        if lifetime.expired:
             await self._expire(preview, ctx)
             return None
-        ctx.status.expires_at = expires
         children = PreviewObjects(preview, self.settings)
         try:
             await self._provision(preview, ctx, children)
         except (ForeignNamespaceError, NamespaceChangingError) as obstacle:
-            return self._blocked(ctx, obstacle)
-        return _until(expires, ctx.now())
+            return self._blocked(ctx, obstacle, lifetime)
+        return Requeue(after=lifetime.after) if lifetime.after is not None else None
 
     async def finalize(self, preview: PreviewEnvironment, ctx: Context[PreviewEnvironment]) -> Requeue | None:
         waits_for = await release(ctx)
         if not waits_for:
+            self._expiry.forget(preview.metadata.uid)
             return None
         ctx.condition("Ready", False, reason="NamespaceTerminating", message=waits_for)
         return Requeue(after=self.settings.deletion_report_after)
+
+    def _judge_expiry(self, preview: PreviewEnvironment, ctx: Context[PreviewEnvironment]) -> ExpiryVerdict:
+        """Return whether the preview has expired, and report why it stays although its time has passed."""
+        verdict = self._expiry.judge(
+            preview.metadata.uid,
+            ctx.status.expires_at,
+            group=preview.namespace,
+            size=lambda: len(ctx.list(PreviewEnvironment)),
+            now=ctx.now(),
+            monotonic=ctx.client.clock.monotonic(),
+            unbraked=preview.metadata.annotations.get(ALLOW_MASS_DELETION) == "true",
+        )
+        if verdict.message:
+            ctx.log.warning("not expired", reason=verdict.reason, why=verdict.message)
+            ctx.event("Warning", verdict.reason, verdict.message, action="Delete")
+        return verdict
 
     async def _expire(self, preview: PreviewEnvironment, ctx: Context[PreviewEnvironment]) -> None:
         if await ctx.delete(preview):
@@ -150,6 +170,7 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
         self,
         ctx: Context[PreviewEnvironment],
         obstacle: ForeignNamespaceError | NamespaceChangingError,
+        lifetime: ExpiryVerdict,
     ) -> Requeue | None:
         """Report the obstacle and requeue: at once if it is gone, else after a watch event or a delay."""
         ctx.condition("Ready", False, reason=obstacle.reason, message=str(obstacle))
@@ -161,8 +182,8 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
             ctx.status.phase = "Pending"
             if isinstance(obstacle, NamespaceIntendedError):
                 return Requeue(after=0)
-        expires = _until(ctx.status.expires_at, ctx.now())
-        return Requeue(after=min(_LOOK_AGAIN_SECONDS, expires.after if expires else _LOOK_AGAIN_SECONDS))
+        left = lifetime.after if lifetime.after is not None else _LOOK_AGAIN_SECONDS
+        return Requeue(after=min(_LOOK_AGAIN_SECONDS, left))
 
     @asynccontextmanager
     async def _step(self, name: str) -> AsyncIterator[None]:
@@ -178,10 +199,6 @@ def expiry(preview: PreviewEnvironment) -> datetime | None:
     """Return the time at which the preview expires, counted from its creation."""
     created, seconds = preview.metadata.creation_timestamp, preview.spec.ttl_seconds
     return None if created is None or seconds is None else created + timedelta(seconds=seconds)
-
-
-def _until(moment: datetime | None, now: datetime) -> Requeue | None:
-    return None if moment is None else Requeue(after=max(0.0, (moment - now).total_seconds()))
 
 
 def rolled_out(deployment: dict[str, Any]) -> bool:

@@ -19,6 +19,7 @@ from datetime import datetime
 import msgspec
 
 from kapsa.adapters.git.client import Refs
+from kapsa.environments.expiry import DELETED_AT_ONCE
 from kapsa.environments.names import sanitize
 from kapsa.environments.resources import PreviewEnvironments, Project, QueuedPreview, TrackedBranch
 
@@ -27,7 +28,6 @@ __all__ = ["ALLOW_MASS_DELETION", "PreviewPlan", "Tracking", "matches", "plan", 
 ALLOW_MASS_DELETION = "catalyst.dev/allow-mass-deletion"
 """An annotation of a Project: "true" allows any number of its previews to be deleted at once."""
 MISSING_LISTINGS = 2
-DELETED_AT_ONCE = 0.3
 _NAME_LIMIT = 40
 _TRACKED_LIMIT = 1000
 
@@ -109,10 +109,14 @@ def track(
 def plan(
     project: Project, tracked: Sequence[TrackedBranch], existing: Collection[str], *, now: datetime
 ) -> PreviewPlan:
-    """Return the tracked branches that should have a preview now. Existing previews come first."""
+    """Return the tracked branches that should have a preview now. Existing previews come first.
+
+    One that has expired is not created again, but an existing one stays until its Environment expires, which is
+    judged there alone.
+    """
     previews = project.spec.preview_environments
     chosen = tracked if previews.enabled else ()  # also while the repository cannot be listed
-    alive = [each for each in chosen if each.seen_at + previews.ttl.delta > now]
+    alive = [each for each in chosen if each.name in existing or each.seen_at + previews.ttl.delta > now]
     alive.sort(key=lambda each: (each.name not in existing, each.seen_at, each.name))
     room = previews.max_active if previews.max_active is not None else len(alive)
     queue = [
@@ -121,7 +125,7 @@ def plan(
         )
         for position, each in enumerate(alive[room:], start=1)
     ]
-    expiries = [each.seen_at + previews.ttl.delta for each in alive]
+    expiries = [due for each in alive if (due := each.seen_at + previews.ttl.delta) > now]
     return PreviewPlan(active=alive[:room], queue=queue, next_expiry=min(expiries, default=None))
 
 

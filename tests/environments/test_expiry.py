@@ -1,0 +1,98 @@
+"""Expiry of resources with a TTL, judged by two clocks and under a brake."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from kapsa.environments.expiry import Expiry, ExpiryVerdict
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+HOUR = 3600.0
+
+
+class Judge:
+    """An Expiry with both clocks in the hands of the test."""
+
+    def __init__(self, size: int = 10) -> None:
+        self.expiry = Expiry()
+        self.now, self.monotonic, self.size = NOON, 0.0, size
+
+    def sleep(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+        self.monotonic += seconds
+
+    def __call__(
+        self, uid: str = "one", expires: datetime = NOON + timedelta(hours=1), **options: bool
+    ) -> ExpiryVerdict:
+        return self.expiry.judge(
+            uid,
+            expires,
+            group="team",
+            size=lambda: self.size,
+            now=self.now,
+            monotonic=self.monotonic,
+            **options,
+        )
+
+
+def test_time_that_passes_on_both_clocks_is_up_at_once_for_any_number() -> None:
+    judge = Judge()
+    assert [judge(str(number)).after for number in range(10)] == [HOUR] * 10
+    judge.sleep(HOUR)
+    assert all(judge(str(number)).expired for number in range(10))
+
+
+def test_a_jump_ahead_leaves_the_rest_of_the_time_and_is_reported_once() -> None:
+    judge = Judge()
+    judge()
+    judge.sleep(600)
+    judge.now += timedelta(days=365)
+    first, second = judge(), judge()
+    assert (first.expired, first.reason, first.after) == (False, "ClockJumped", HOUR - 600)
+    assert first.message
+    assert not second.message
+    judge.sleep(HOUR - 600)
+    assert judge().expired
+
+
+def test_clocks_that_drift_apart_slowly_are_not_a_jump() -> None:
+    judge = Judge()
+    judge(expires=NOON + timedelta(hours=168))
+    judge.sleep(167 * HOUR)
+    judge.now += timedelta(hours=1)
+    assert judge(expires=NOON + timedelta(hours=168)).expired
+
+
+def test_what_is_overdue_at_first_sight_goes_a_third_an_hour() -> None:
+    judge = Judge()
+    past = NOON - timedelta(days=1)
+    gone = [uid for uid in map(str, range(10)) if judge(uid, past).expired]
+    assert gone == ["0", "1", "2"]
+    kept = judge("3", past)
+    assert (kept.reason, kept.after) == ("ExpiryBraked", HOUR)
+    judge.size = 7
+    judge.sleep(HOUR)
+    assert [uid for uid in map(str, range(3, 10)) if judge(uid, past).expired] == ["3", "4"]
+
+
+def test_a_deletion_that_failed_is_tried_again_and_not_counted_twice() -> None:
+    judge = Judge(size=3)
+    past = NOON - timedelta(days=1)
+    assert judge("one", past).expired
+    assert judge("one", past).expired
+    assert not judge("two", past).expired
+
+
+def test_the_brake_can_be_released() -> None:
+    judge = Judge(size=3)
+    past = NOON - timedelta(days=1)
+    assert all(judge(str(number), past, unbraked=True).expired for number in range(3))
+
+
+def test_a_longer_time_is_measured_from_scratch() -> None:
+    judge = Judge()
+    judge()
+    judge.sleep(HOUR / 2)
+    assert judge(expires=NOON + timedelta(hours=3)).after == 2.5 * HOUR
+    judge.sleep(2.5 * HOUR)
+    assert judge(expires=NOON + timedelta(hours=3)).expired
