@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from kapsa.adapters.variables import SettingsError, document_variables, read_variables, variable_text
+from kapsa.runtime import Quantity
 
 __all__ = ["PREFIX", "Settings", "SettingsError"]
 
@@ -79,6 +80,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The Pod Security level that is enforced in the namespaces of environments."""
     api_server_cidrs: tuple[str, ...] = ()
     """Address ranges of the API server, which environments cannot reach, separated by commas."""
+    quota_cpu: str = "8"
+    """Total CPU of all pods of an environment, requests and limits alike, if its Project sets none; `none` for no
+    limit. So for the other quotas."""
+    quota_memory: str = "16Gi"
+    """Total memory of all pods of an environment."""
+    quota_storage: str = "50Gi"
+    """Total storage that the volumes of an environment request."""
+    quota_pods: str = "50"
+    """Maximum number of pods of an environment."""
+    quota_objects: str = "100"
+    """Maximum number of objects of each kind in an environment."""
+    quota_ceiling: Annotated[float, msgspec.Meta(ge=1, le=10_000)] = 4.0
+    """A Project may raise each quota to this multiple of its default."""
     rollout_timeout: Seconds = 600.0
     """Seconds after which a rollout that is not complete has failed."""
     deletion_report_after: Seconds = 60.0
@@ -218,12 +232,21 @@ def _is_network(value: str) -> bool:
     return True
 
 
+def _is_amount(value: str) -> bool:
+    try:
+        return not value or Quantity(value).value > 0
+    except ValueError:
+        return False
+
+
+_QUOTAS = ("cpu", "memory", "storage", "pods", "objects")
 _is_domain = _matches(rf"(?=.{{1,200}}$){_LABEL}(\.{_LABEL})+")
 _CHECKS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("namespace", _matches(_LABEL), "the name of a namespace"),
     ("build_namespace", _matches(_LABEL), "the name of a namespace"),
     ("ingress_namespace", _matches(_LABEL), "the name of a namespace"),
     ("kpack_service_account", _matches(_LABEL), "the name of a service account"),
+    *((f"quota_{name}", _is_amount, "an amount such as 4 or 8Gi, or none") for name in _QUOTAS),
     ("preview_domain", _is_domain, "a domain such as preview.example.com"),
     ("preview_environment_domain", _is_domain, "a domain such as preview.example.com"),
     ("cluster_issuer", _matches(rf"({_NAME})?"), "the name of a ClusterIssuer, or none"),

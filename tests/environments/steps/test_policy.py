@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 
 from kapsa.environments.settings import Settings
+from tests.environments.fakes import deployment, service
 from tests.environments.sandbox import Sandbox
 from tests.environments.tenant import Tenant
 
@@ -32,6 +33,12 @@ async def tenant(sandbox: Sandbox) -> Tenant:
 async def policies(tenant: Tenant) -> dict[str, dict[str, Any]]:
     listed = await tenant.client.list(POLICY, namespace=tenant.namespace_of("one"))
     return {each["metadata"]["name"]: each["spec"] for each in listed.items}
+
+
+async def hard_of(tenant: Tenant) -> dict[str, str]:
+    quota = await tenant.client.get("v1/ResourceQuota", "kapsa-quota", namespace=tenant.namespace_of("one"))
+    hard: dict[str, str] = quota["spec"]["hard"]
+    return hard
 
 
 async def test_nothing_comes_in_or_goes_out_that_no_policy_allows(tenant: Tenant) -> None:
@@ -81,13 +88,69 @@ async def test_the_restricted_pod_security_standard_is_an_option(tenant: Tenant)
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
-async def test_a_quota_that_a_project_gives_up_goes(tenant: Tenant) -> None:
-    await tenant.project(resources={"defaultQuota": {"cpu": "2"}})
-    namespace = tenant.namespace_of("one")
-    quota = await tenant.sandbox.exists("v1/ResourceQuota", "kapsa-quota", namespace=namespace)
-    assert quota["spec"]["hard"] == {"requests.cpu": "2", "limits.cpu": "2"}
+async def test_an_environment_whose_project_sets_no_quota_has_the_default_one(tenant: Tenant) -> None:
+    hard = await hard_of(tenant)
+    expected = {
+        "requests.cpu": "8",
+        "limits.cpu": "8",
+        "requests.memory": "16Gi",
+        "limits.memory": "16Gi",
+        "requests.storage": "50Gi",
+        "pods": "50",
+        "count/pods": "500",
+        "count/configmaps": "100",
+        "count/persistentvolumeclaims": "100",
+    }
+    assert hard.items() >= expected.items()
+
+
+async def test_a_project_changes_its_quota_field_by_field_and_gets_the_default_back(tenant: Tenant) -> None:
+    await tenant.project(resources={"defaultQuota": {"cpu": "2", "storage": "1Gi"}})
+
+    async def has_cpu(amount: str) -> bool:
+        return (await hard_of(tenant))["requests.cpu"] == amount
+
+    await tenant.sandbox.until(lambda: has_cpu("2"), "the quota of the project is applied")
+    hard = await hard_of(tenant)
+    assert (hard["requests.storage"], hard["pods"]) == ("1Gi", "50")
     await tenant.project()
-    await tenant.sandbox.gone("v1/ResourceQuota", "kapsa-quota", namespace=namespace)
+    await tenant.sandbox.until(lambda: has_cpu("8"), "the default quota is applied")
+
+
+async def test_a_project_cannot_raise_its_quota_beyond_the_ceiling(tenant: Tenant) -> None:
+    await tenant.project(resources={"defaultQuota": {"pods": 10_000}})
+    failed = await tenant.reaches("one", "NamespaceReady", "False", "QuotaAboveCeiling")
+    assert failed.status.failure is not None
+    assert "at most 200 is allowed" in failed.status.failure.message
+    assert (await hard_of(tenant))["pods"] == "50"
+
+
+async def test_a_hundred_thousand_replicas_exceed_the_quota_and_the_control_plane_goes_on(
+    tenant: Tenant,
+) -> None:
+    tenant.systems.renderer.objects = [deployment("web", "app:1", replicas=100_000), service("web")]
+    await tenant.environment("flood")
+    failed = await tenant.reaches("flood", "DeploymentReady", "False", "QuotaExceeded", seconds=300)
+    assert failed.status.phase == "Failed"
+    pods = (await tenant.client.list("v1/Pod", namespace=tenant.namespace_of("flood"))).items
+    assert len(pods) <= 50
+    tenant.systems.renderer.objects = None
+    await tenant.environment("other")
+    await tenant.ready("other")
+
+
+async def test_a_volume_of_a_hundred_tebibytes_is_refused_from_the_first_moment(tenant: Tenant) -> None:
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "100Ti"}}},
+    }
+    tenant.systems.renderer.objects = [claim, deployment("web", "app:1"), service("web")]
+    await tenant.environment("greedy")
+    failed = await tenant.reaches("greedy", "DeploymentReady", "False", "QuotaExceeded")
+    assert failed.status.failure is not None
+    assert failed.status.failure.object == "PersistentVolumeClaim data"
 
 
 async def test_labels_of_the_namespace_are_put_back_and_those_of_others_kept(tenant: Tenant) -> None:

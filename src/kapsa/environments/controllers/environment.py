@@ -56,6 +56,7 @@ from kapsa.environments.tenancy.ownership import (
     project_missing,
     team_of,
 )
+from kapsa.environments.tenancy.quota import limits_changed
 from kapsa.runtime import (
     Context,
     Controller,
@@ -142,8 +143,9 @@ class EnvironmentController(Controller[Environment]):
             *(
                 Watch(kind, map=waiting_for if kind == JOB else owners, labels=OWNER_UID)
                 for kind in children
-                if kind not in _COPIED
+                if kind not in (*_COPIED, RESOURCE_QUOTA)
             ),
+            Watch(RESOURCE_QUOTA, map=owners, labels=OWNER_UID, predicates=(limits_changed,)),
             Watch(KPACK_IMAGE, map=waiting_for, labels=OWNER_UID, optional=True),
             Watch(HTTP_ROUTE, map=owners, labels=OWNER_UID, optional=True),
             Watch(CERTIFICATE, optional=True),

@@ -175,21 +175,25 @@ class ProjectDomain(Part):
 
 
 class Quota(Part):
-    """The total resources of an environment."""
+    """The total resources of an environment. The operator's settings limit how far they may be raised."""
 
     cpu: Quantity | None = None
-    """Total CPU of all pods."""
+    """Total CPU of all pods. Defaults to KAPSA_QUOTA_CPU (8)."""
     memory: Quantity | None = None
-    """Total memory of all pods."""
+    """Total memory of all pods. Defaults to KAPSA_QUOTA_MEMORY (16Gi)."""
+    storage: Quantity | None = None
+    """Total storage that volumes request. Defaults to KAPSA_QUOTA_STORAGE (50Gi)."""
     pods: Annotated[int, Field(ge=0, le=10000)] | None = None
-    """Maximum number of pods."""
+    """Maximum number of pods. Defaults to KAPSA_QUOTA_PODS (50)."""
+    objects: Annotated[int, Field(ge=1, le=10000)] | None = None
+    """Maximum number of objects of each kind. Defaults to KAPSA_QUOTA_OBJECTS (100)."""
 
 
 class ProjectResources(Part):
     """The resources of each environment."""
 
     default_quota: Quota | None = None
-    """Quota of each environment. Without it there is no quota."""
+    """Quota of each environment. A field that is absent has the operator's default."""
     limits: ResourceAmounts | None = None
     """Default limits of containers that set none."""
 

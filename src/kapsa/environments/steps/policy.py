@@ -5,6 +5,7 @@ All of it is applied before anything runs, and restored when it is changed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from kapsa.environments.names import MANAGED_BY, OPERATOR
@@ -13,8 +14,9 @@ from kapsa.environments.resources.environment import Phase
 from kapsa.environments.settings import Settings
 from kapsa.environments.step_run import Manifest, StepRun
 from kapsa.environments.steps.secrets import pull_secret_name
-from kapsa.environments.steps.step import Done, Outcome
+from kapsa.environments.steps.step import Done, Outcome, Waiting
 from kapsa.environments.tenancy.network import SOLVER_PORT, cluster_dns, ingress_controller, internet
+from kapsa.environments.tenancy.quota import environment_quota, hard_limits, is_enforced
 from kapsa.runtime import Quantity
 
 __all__ = ["LIMIT_RANGE", "QUOTA", "PolicyStep"]
@@ -36,39 +38,38 @@ class PolicyStep:
     phase: ClassVar[Phase] = "Pending"
 
     async def run(self, visit: StepRun) -> Outcome:
-        quota = resource_quota(visit)
-        if quota is None:
-            await visit.ctx.delete(RESOURCE_QUOTA, QUOTA, namespace=visit.namespace)
-        objects = [limit_range(visit), *network_policies(visit.settings), service_account(visit)]
-        for manifest in [quota, *objects] if quota is not None else objects:
+        quota = environment_quota(visit.project, visit.settings)
+        enforced = await self._limit(visit, hard_limits(quota))
+        for manifest in (
+            limit_range(visit, quota),
+            *network_policies(visit.settings),
+            service_account(visit),
+        ):
             await visit.ctx.apply(marked(visit, manifest, {MANAGED_BY: OPERATOR}), owner=False)
+        if not enforced:
+            return Waiting(message="the quota is not enforced yet", reason="QuotaPending")
         return Done("quota, limits and network policies are in place", reason="PolicyInPlace")
 
-
-def resource_quota(visit: StepRun) -> Manifest | None:
-    """Return the limit on all pods together; None if the project sets none."""
-    quota = visit.project.spec.resources.default_quota
-    if quota is None:
-        return None
-    hard: dict[str, str] = {}
-    for resource, amount in (("cpu", quota.cpu), ("memory", quota.memory)):
-        if amount is not None:
-            hard[f"requests.{resource}"] = hard[f"limits.{resource}"] = str(amount)
-    if quota.pods is not None:
-        hard["pods"] = str(quota.pods)
-    return _object("v1", "ResourceQuota", QUOTA, {"hard": hard}) if hard else None
+    async def _limit(self, visit: StepRun, hard: Mapping[str, str]) -> bool:
+        """Apply the quota. Returns whether the API server enforces it, or there is none."""
+        if not hard:
+            await visit.ctx.delete(RESOURCE_QUOTA, QUOTA, namespace=visit.namespace)
+            return True
+        manifest = _object("v1", "ResourceQuota", QUOTA, {"hard": hard})
+        return is_enforced(
+            await visit.ctx.apply(marked(visit, manifest, {MANAGED_BY: OPERATOR}), owner=False)
+        )
 
 
-def limit_range(visit: StepRun) -> Manifest:
+def limit_range(visit: StepRun, quota: Mapping[str, Quantity]) -> Manifest:
     """Return the default resources of containers, without which a quota would not admit them."""
-    resources = visit.project.spec.resources
+    chosen = visit.project.spec.resources.limits
     limits = {}
     for resource, usual in _DEFAULT_LIMITS.items():
-        chosen = getattr(resources.limits, resource) if resources.limits is not None else None
-        quota = getattr(resources.default_quota, resource) if resources.default_quota is not None else None
+        total = quota.get(resource)
         # Half of the quota at most, unless the project sets more: an update runs the old and the new version.
-        amount = chosen or (min(usual, quota / 2) if quota is not None else usual)
-        limits[resource] = min(amount, quota) if quota is not None else amount
+        amount = getattr(chosen, resource, None) or (min(usual, total / 2) if total is not None else usual)
+        limits[resource] = min(amount, total) if total is not None else amount
     requests = {resource: min(_DEFAULT_REQUESTS[resource], limit) for resource, limit in limits.items()}
     container = {
         "type": "Container",
@@ -123,5 +124,5 @@ def _policy(name: str, **spec: Any) -> Manifest:
     return _object("networking.k8s.io/v1", "NetworkPolicy", name, {"podSelector": {}, **spec})
 
 
-def _object(api_version: str, kind: str, name: str, spec: dict[str, Any]) -> Manifest:
+def _object(api_version: str, kind: str, name: str, spec: Mapping[str, Any]) -> Manifest:
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec}

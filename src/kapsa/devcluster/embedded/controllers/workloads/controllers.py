@@ -126,14 +126,17 @@ class ReplicaSetController(OwnerController):
         self._sizes.pop(key, None)
         if len(pods) > _LARGE:
             self._sizes[key] = len(pods)
-        failure: str | None = None
-        plan = self._in_batches(key, replicasets.plan_scale(self.kind, owner, pods, self._related(owner)))
+        scale = replicasets.plan_scale(self.kind, owner, pods, self._related(owner))
+        plan = self._in_batches(key, scale)
+        # While the next batch waits, nothing is known beyond the failure of the last one.
+        failure = None if plan is scale else replicasets.last_failure(owner)
+        retries = False
         try:
             await self.carry_out(key, plan)
         except StatusError as error:
             if is_terminating_namespace(error):
                 return
-            failure = error.message
+            failure, retries = error.message, True
         if key in self._sizes:
             # Each look at a large number of pods takes a while: requests get a turn in between.
             await asyncio.sleep(0)
@@ -144,7 +147,7 @@ class ReplicaSetController(OwnerController):
         await self.carry_out(
             key, replicasets.plan_status(self.kind, owner, pods, self.backend.clock.now(), failure)
         )
-        if failure is not None:
+        if retries:
             # The status and an Event report the failure already: only retry.
             raise Retry
 

@@ -134,6 +134,12 @@ def plan_status(
     return plan
 
 
+def last_failure(owner: Object) -> str | None:
+    """Return the error of the last attempt to create or delete pods, if its status reports one."""
+    reported = find((owner.get("status") or {}).get("conditions"), "ReplicaFailure")
+    return str(reported["message"]) if reported else None
+
+
 def _failure_condition(
     before: dict[str, Any], surplus: int, now: datetime, failure: str | None
 ) -> list[dict[str, Any]]:

@@ -1,0 +1,92 @@
+"""The quota of an environment: the operator's defaults, and what its Project sets within their ceiling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kapsa.adapters.errors import Refused
+from kapsa.environments.resources import Project
+from kapsa.environments.settings import PREFIX, Settings
+from kapsa.runtime import Change, Quantity
+
+__all__ = ["environment_quota", "hard_limits", "is_enforced", "limits_changed"]
+
+_FIELDS = ("cpu", "memory", "storage", "pods", "objects")
+_COUNTED = (
+    "configmaps",
+    "secrets",
+    "services",
+    "persistentvolumeclaims",
+    "deployments.apps",
+    "statefulsets.apps",
+    "daemonsets.apps",
+    "jobs.batch",
+    "cronjobs.batch",
+    "horizontalpodautoscalers.autoscaling",
+    "poddisruptionbudgets.policy",
+    "ingresses.networking.k8s.io",
+)
+_FINISHED = 10
+"""Finished pods that are kept, for each pod that may run: a quota of pods does not count them."""
+
+
+def environment_quota(project: Project, settings: Settings) -> dict[str, Quantity]:
+    """Return the limits of each environment of a project, by the name of the field. One that is absent is
+    unlimited.
+
+    Raises Refused if the Project sets more than the ceiling.
+    """
+    quota: dict[str, Quantity] = {}
+    for name in _FIELDS:
+        text = getattr(settings, f"quota_{name}")
+        default = Quantity(text) if text else None
+        chosen = getattr(project.spec.resources.default_quota, name, None)
+        amount = Quantity(str(chosen)) if chosen is not None else default
+        if amount is None:
+            continue
+        if default is not None and amount > (ceiling := default * settings.quota_ceiling):
+            raise Refused(
+                f"resources.defaultQuota.{name} of the Project is {amount}, but at most {ceiling} is allowed",
+                reason="QuotaAboveCeiling",
+                hint=f"Set it to less, or ask an administrator to raise {PREFIX}QUOTA_{name.upper()} or "
+                f"{PREFIX}QUOTA_CEILING",
+            )
+        quota[name] = amount
+    return quota
+
+
+def hard_limits(quota: Mapping[str, Quantity]) -> dict[str, str]:
+    """Return the limits in the form of a ResourceQuota."""
+    hard: dict[str, str] = {}
+    for resource in ("cpu", "memory"):
+        if resource in quota:
+            hard[f"requests.{resource}"] = hard[f"limits.{resource}"] = str(quota[resource])
+    if "storage" in quota:
+        hard["requests.storage"] = str(quota["storage"])
+    if "pods" in quota:
+        hard["pods"] = str(quota["pods"])
+        hard["count/pods"] = str(quota["pods"] * _FINISHED)
+    if "objects" in quota:
+        hard.update({f"count/{resource}": str(quota["objects"]) for resource in _COUNTED})
+    return hard
+
+
+def is_enforced(quota: Mapping[str, Any]) -> bool:
+    """Return whether the API server enforces a ResourceQuota: only what its status lists is limited."""
+    hard, observed = quota["spec"].get("hard") or {}, (quota.get("status") or {}).get("hard") or {}
+    return hard.keys() <= observed.keys() and all(
+        Quantity(amount) == Quantity(observed[name]) for name, amount in hard.items()
+    )
+
+
+def limits_changed(change: Change) -> bool:
+    """Return whether anything but the usage of a ResourceQuota changed. For a Watch: each pod changes the usage."""
+    return change.old is None or change.new is None or _limits(change.old) != _limits(change.new)
+
+
+def _limits(stored: Any) -> dict[str, Any]:
+    quota: dict[str, Any] = stored.to_dict()
+    quota["metadata"].pop("resourceVersion", None)
+    (quota.get("status") or {}).pop("used", None)
+    return quota
