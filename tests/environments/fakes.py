@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Unpack
 
 from kapsa.adapters.errors import ExternalError, Refused
@@ -29,14 +30,25 @@ class FakeGit:
     def __init__(self) -> None:
         self.branches: dict[str, str] = {"main": commit_of("main")}
         self.pull_requests: dict[int, str] = {}
+        self.commit_times: dict[str, datetime] = {}
+        self.times_error: ExternalError | None = None
         self.error: ExternalError | None = None
         self.listed = 0
         self.credentials: list[GitCredentials | None] = []
 
-    def push(self, branch: str, text: str = "") -> str:
-        """Push a commit to a branch."""
-        self.branches[branch] = commit_of(text or branch)
-        return self.branches[branch]
+    def push(self, branch: str, text: str = "", *, committed_at: datetime | None = None) -> str:
+        """Push a commit to a branch. Without a time, the repository does not reveal it."""
+        commit = self.branches[branch] = commit_of(text or branch)
+        if committed_at is not None:
+            self.commit_times[commit] = committed_at
+        return commit
+
+    async def times(
+        self, url: str, commits: Collection[str], *, credentials: GitCredentials | None = None
+    ) -> dict[str, datetime]:
+        if self.times_error is not None:
+            raise self.times_error
+        return {each: self.commit_times[each] for each in commits if each in self.commit_times}
 
     async def ls_remote(self, url: str, credentials: GitCredentials | None = None) -> Refs:
         self.listed += 1

@@ -69,7 +69,7 @@ def operator(systems: FakeSystems, settings: Settings | None = None) -> Operator
     """Return the two controllers with these fakes, new ones each time, as in a new process."""
     settings = settings or Settings()
     metrics, access = EnvironmentMetrics(), RepositoryAccess()
-    listings = Listings(systems.git, access, metrics)
+    listings = Listings(systems.git, systems.git, access, metrics)
     environments = EnvironmentController(
         settings,
         listings=listings,

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import msgspec
 
 from kapsa.adapters.git.client import Git
+from kapsa.adapters.git.commit_times import CommitTimes
 from kapsa.adapters.git.repositories import Repositories
 from kapsa.adapters.http.address_guard import AddressGuard, reject_internal_address
 from kapsa.adapters.http.client import GuardedHttpClient, HttpClient
@@ -29,7 +30,7 @@ from kapsa.environments.controllers.registry import RegistryController
 from kapsa.environments.hosts.pools import DomainPools
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.names import OPERATOR
-from kapsa.environments.ports import Builds, CommitResolver, ManifestRenderer, Prober, RefLister
+from kapsa.environments.ports import Builds, CommitClock, CommitResolver, ManifestRenderer, Prober, RefLister
 from kapsa.environments.render.environment_renderer import EnvironmentRenderer
 from kapsa.environments.render.renderer import Renderer
 from kapsa.environments.settings import Settings
@@ -53,6 +54,7 @@ class ExternalSystems(msgspec.Struct, kw_only=True):
     """The systems outside the cluster that the operator uses."""
 
     git: RefLister
+    commit_times: CommitClock
     commits: CommitResolver
     renderer: ManifestRenderer
     builds: Builds
@@ -85,6 +87,7 @@ class ExternalSystems(msgspec.Struct, kw_only=True):
         renderer = Renderer(timeout=settings.render_timeout)
         return cls(
             git=git,
+            commit_times=CommitTimes(git),
             commits=repositories,
             renderer=EnvironmentRenderer(repositories, renderer, settings),
             builds=BuildEngines(settings),
@@ -103,7 +106,7 @@ def make_operator(
     systems = systems or ExternalSystems.of(settings, connections)
     metrics = EnvironmentMetrics()
     access = RepositoryAccess()
-    listings = Listings(systems.git, access, metrics)
+    listings = Listings(systems.git, systems.commit_times, access, metrics)
 
     @contextlib.asynccontextmanager
     async def close_on_exit(client: Client) -> AsyncIterator[None]:

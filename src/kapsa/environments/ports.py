@@ -5,7 +5,8 @@ Tests pass in fakes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -21,6 +22,7 @@ __all__ = [
     "BuildProgress",
     "BuildRequest",
     "Builds",
+    "CommitClock",
     "CommitResolver",
     "Domains",
     "HostGrant",
@@ -36,6 +38,16 @@ class RefLister(Protocol):
     """A lister of a repository's branches and pull requests, such as `kapsa.adapters.git.client.Git`."""
 
     async def ls_remote(self, url: str, credentials: GitCredentials | None = None) -> Refs: ...
+
+
+class CommitClock(Protocol):
+    """A source of the times of commits, such as `kapsa.adapters.git.commit_times.CommitTimes`."""
+
+    async def times(
+        self, url: str, commits: Collection[str], *, credentials: GitCredentials | None = None
+    ) -> Mapping[str, datetime]:
+        """Return when each commit was made. One whose time cannot be read is absent."""
+        ...
 
 
 class CommitResolver(Protocol):

@@ -78,6 +78,7 @@ class FullScenario:
     def _make(self, settings: Settings) -> Operator:
         systems = ExternalSystems(
             git=self.git,
+            commit_times=self.git,
             commits=self.git,
             renderer=self.renderer,
             builds=BuildEngines(settings),
@@ -210,6 +211,9 @@ class FullScenario:
             preview_domain="other.example.com",
             route_kind="HTTPRoute",
             gateway="ingress/public",
+            **dict.fromkeys(
+                (f"quota_{name}" for name in ("cpu", "memory", "storage", "pods", "objects")), ""
+            ),
         )
         for settings in (other, self.settings):
             self.before_restart()

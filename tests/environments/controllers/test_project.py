@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -126,6 +127,72 @@ async def test_more_previews_than_allowed_wait_in_a_queue(tenant: Tenant) -> Non
     await tenant.clock.sleep(2 * POLL + 30)
     assert set(await previews(tenant)) == {"b", "c"}
     assert (await tenant.project_now()).status.queue == []
+
+
+async def test_branches_without_a_recent_commit_get_no_preview(tenant: Tenant) -> None:
+    for number in range(40):
+        tenant.systems.git.push(f"old{number}", committed_at=datetime(2019, 5, 1, tzinfo=UTC))
+    tenant.systems.git.push("login", committed_at=tenant.clock.now() - timedelta(hours=1))
+    await previewing(tenant)
+    await tenant.sandbox.exists(Environment, "login", namespace=tenant.home)
+    await tenant.clock.sleep(5)
+    assert set(await previews(tenant)) == {"login"}
+    assert (await tenant.project_now()).status.queue == []
+
+
+async def test_at_most_ten_previews_exist_unless_the_project_says_otherwise(tenant: Tenant) -> None:
+    for number in range(12):
+        tenant.systems.git.push(f"branch{number}")
+    await previewing(tenant)
+
+    async def two_wait() -> bool:
+        return len((await tenant.project_now()).status.queue) == 2
+
+    await tenant.sandbox.until(two_wait, "two previews wait in the queue")
+    await tenant.clock.sleep(5)
+    assert len(await previews(tenant)) == 10
+
+
+async def test_a_preview_expires_a_ttl_after_its_commit_was_made_not_after_it_was_seen(
+    tenant: Tenant,
+) -> None:
+    made = (tenant.clock.now() - timedelta(hours=1)).replace(microsecond=0)
+    tenant.systems.git.push("login", committed_at=made)
+    await previewing(tenant, ttl="2h")
+    ready = await tenant.ready("login")
+    assert ready.status.expires_at == made + timedelta(hours=2)
+
+
+async def test_a_commit_from_the_future_counts_from_its_first_sight(tenant: Tenant) -> None:
+    tenant.systems.git.push("login", committed_at=datetime(2099, 1, 1, tzinfo=UTC))
+    await previewing(tenant, ttl="2h")
+    ready = await tenant.ready("login")
+    assert ready.status.expires_at is not None
+    assert ready.status.expires_at <= tenant.clock.now() + timedelta(hours=2)
+
+
+async def test_while_the_times_of_commits_are_unknown_new_branches_wait_and_others_go(tenant: Tenant) -> None:
+    for branch in ("login", "search"):
+        tenant.systems.git.push(branch)
+    await previewing(tenant, branches={"include": ["login"]})
+    await tenant.ready("login")
+    tenant.systems.git.times_error = Unreachable("git.example.com does not answer")
+    await previewing(tenant, branches={"include": ["search"]})
+    await tenant.sandbox.gone(Environment, "login", namespace=tenant.home)
+    assert await previews(tenant) == {}
+    tenant.systems.git.times_error = None
+    await annotate(tenant, **{POLL_REQUESTED: "now"})
+    await tenant.ready("search")
+
+
+async def test_a_lower_limit_deletes_no_preview(tenant: Tenant) -> None:
+    for branch in ("a", "b", "c"):
+        tenant.systems.git.push(branch)
+    await previewing(tenant, maxActive=3)
+    await tenant.ready("c")
+    await previewing(tenant, maxActive=1)
+    await tenant.clock.sleep(10)
+    assert set(await previews(tenant)) == {"a", "b", "c"}
 
 
 async def test_a_previews_time_counts_from_its_last_commit_and_it_does_not_come_back_by_itself(

@@ -88,7 +88,7 @@ CHOICES: dict[str, dict[str, set[str]]] = {
     },
     "Environment": {
         "spec.type": {"development", "deployment"},
-        "status.phase": {"Pending", "Building", "Deploying", "Ready", "Failed"},
+        "status.phase": {"Pending", "Building", "Deploying", "Ready", "Degraded", "Failed"},
     },
     "DomainPool": {"spec.allocationPolicy.strategy": {"round-robin", "random", "least-used"}},
     "Registry": {"spec.type": {"docker", "harbor", "gitlab", "ecr", "gcr", "acr"}},

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kapsa.adapters.git.client import Refs
 from kapsa.environments.resources import Project, TrackedBranch
-from kapsa.environments.sources.previews import Tracking, plan, preview_name, track
+from kapsa.environments.sources.previews import Tracking, new_commits, plan, preview_name, track
 from tests.environments.fakes import commit_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -40,6 +40,18 @@ def seen(name: str, minutes: int) -> TrackedBranch:
     return TrackedBranch(
         name=name, branch=name, commit=commit_of(name), seen_at=NOON + timedelta(minutes=minutes)
     )
+
+
+def test_a_branch_counts_from_its_commit_and_one_that_was_tracked_before_stays_as_it_was() -> None:
+    hours = {"old": 200, "fresh": 2, "future": -5}
+    times = {commit_of(name): NOON - timedelta(hours=back) for name, back in hours.items()}
+    first = track(project(), refs(*hours), Tracking(), [], now=NOON, times=times)
+    seen_at = {each.name: each.seen_at for each in first.tracked}
+    assert seen_at == {"old": NOON - timedelta(hours=200), "fresh": NOON - timedelta(hours=2), "future": NOON}
+    assert [each.name for each in plan(project(), first.tracked, [], now=NOON).active] == ["fresh", "future"]
+    assert new_commits(project(), refs(*hours), first, now=NOON) == []
+    later = track(project(), refs(*hours), first, [], now=NOON + timedelta(hours=1))
+    assert {each.name: each.seen_at for each in later.tracked} == seen_at
 
 
 def test_who_has_a_preview_keeps_its_place_when_it_is_pushed_to() -> None:

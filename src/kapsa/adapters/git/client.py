@@ -161,9 +161,10 @@ class Git:
         *,
         credentials: GitCredentials | None = None,
         depth: int | None = 1,
+        without: str = "",
         measure: Callable[[], int] | None = None,
     ) -> None:
-        """Fetch references or commits into a bare repository.
+        """Fetch references or commits into a bare repository, `without` the objects that a filter names.
 
         Raises `ExternalError`, which is `retryable` if a later try can succeed.
         """
@@ -181,6 +182,8 @@ class Git:
         options += ["--no-show-forced-updates", "--force"]
         if depth is not None:
             options += [f"--depth={depth}"]
+        if without:
+            options += [f"--filter={without}"]
         arguments = ("fetch", *options, "--end-of-options", address.url, *refspecs)
         await self._remote(arguments, address, credentials, repository=repository, measure=measure)
 

@@ -21,6 +21,7 @@ import os
 import ssl
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -33,8 +34,6 @@ from kapsa.adapters.process.tools import find_tool
 from kapsa.adapters.testing._received_request import ReceivedRequest
 from kapsa.adapters.testing.loopback_tls import loopback_tls
 from kapsa.runtime.testing import background_loop
-
-_FIRST_COMMIT = 1_767_225_600  # 2026-01-01
 
 
 class Link(msgspec.Struct, frozen=True):
@@ -61,6 +60,8 @@ class GitRepository:
         self.url = url
         """The URL of the repository over HTTP."""
         self.file_url = f"file://{path}"
+        self.epoch = int(time.time())
+        """The time of commits, in seconds since 1970; each is a second later than the one before."""
         self._commits = 0
         self.git("init", "--quiet", "--bare", "--initial-branch=main", str(path))
         self.git("config", "http.receivepack", "false")
@@ -143,7 +144,7 @@ class GitRepository:
     ) -> bytes:
         """Return a commit in the format of fast-import. With `whole`, it has only these files."""
         self._commits += 1
-        when = f"A Developer <developer@example.com> {_FIRST_COMMIT + self._commits} +0000"
+        when = f"A Developer <developer@example.com> {self.epoch + self._commits} +0000"
         stream = f"commit {reference}\nauthor {when}\ncommitter {when}\n".encode() + _data(message.encode())
         if parent is not None:
             stream += f"from {parent}\n".encode()

@@ -338,7 +338,8 @@ def _record_commit(commit: str, environment: Environment, ctx: Context[Environme
         status.seen_commit = commit
         status.commit_seen_at = ctx.now().replace(microsecond=0)
     ttl = environment.spec.ttl
-    status.expires_at = status.commit_seen_at + ttl.delta if ttl is not None else None
+    start = min(status.commit_seen_at, environment.spec.source.committed_at or status.commit_seen_at)
+    status.expires_at = start + ttl.delta if ttl is not None else None
 
 
 def _requeue(outcome: Waiting | StepFailure | None, left: float | None) -> Requeue | None:

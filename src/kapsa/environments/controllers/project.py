@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -35,7 +36,14 @@ from kapsa.environments.resources import (
 from kapsa.environments.settings import Settings
 from kapsa.environments.sources.listings import Listing, Listings
 from kapsa.environments.sources.poll_schedule import POLL_REQUESTED, PollSchedule
-from kapsa.environments.sources.previews import ALLOW_MASS_DELETION, PreviewPlan, Tracking, plan, track
+from kapsa.environments.sources.previews import (
+    ALLOW_MASS_DELETION,
+    PreviewPlan,
+    Tracking,
+    new_commits,
+    plan,
+    track,
+)
 from kapsa.environments.tenancy.namespaces import (
     NAMESPACE,
     ForeignNamespaceError,
@@ -58,6 +66,7 @@ from kapsa.runtime import (
     StoredObject,
     Watch,
     rule_for,
+    to_wire,
 )
 
 __all__ = ["ROLE", "ProjectController"]
@@ -240,7 +249,7 @@ class ProjectController(Controller[Project]):
         """
         ours = {name: each for name, each in here.items() if _is_ours(project, each)}
         previews = [name for name, each in ours.items() if each.metadata.labels[ROLE] == "preview"]
-        tracking = self._track(project, ctx, listing, previews)
+        tracking = await self._track(project, ctx, listing, previews)
         ctx.status.tracked = list(tracking.tracked)
         ctx.status.last_pull_request = tracking.last_pull_request
         planned = plan(project, tracking.tracked, previews, now=ctx.now())
@@ -266,7 +275,7 @@ class ProjectController(Controller[Project]):
                 refused[manifest["metadata"]["name"]] = error.message
         return planned
 
-    def _track(
+    async def _track(
         self, project: Project, ctx: Context[Project], listing: Listing | None, previews: Sequence[str]
     ) -> Tracking:
         """Return the tracked branches. Each listing counts once, and again if the project changes."""
@@ -281,10 +290,21 @@ class ProjectController(Controller[Project]):
         if listing is None or (again and held is not None and held.inputs == inputs):
             return before
         now = ctx.now().replace(microsecond=0)
-        tracking = track(project, listing.refs, before, previews, now=now, again=again)
+        times = await self._commit_times(new_commits(project, listing.refs, before, now=now), project, ctx)
+        tracking = track(project, listing.refs, before, previews, now=now, times=times, again=again)
         self._tracked[uid] = _Remembered(listing.number, inputs, written, tracking)
         self._report_brake(ctx, tracking)
         return tracking
+
+    async def _commit_times(
+        self, commits: Sequence[str], project: Project, ctx: Context[Project]
+    ) -> Mapping[str, datetime] | None:
+        """Return when these commits were made; None if the repository does not respond."""
+        try:
+            return await self._listings.commit_times(commits, ctx, project)
+        except ExternalError as error:
+            ctx.condition("RepositoryAccessible", False, reason=error.reason, message=str(error))
+            return None
 
     def _report_brake(self, ctx: Context[Project], tracking: Tracking) -> None:
         if tracking.kept_by_brake:
@@ -334,7 +354,7 @@ class ProjectController(Controller[Project]):
         existing = here.get(tracked.name)
         if existing is not None and not _may_change(project, existing):
             return None
-        source: dict[str, Any] = {"commitSha": tracked.commit}
+        source: dict[str, Any] = {"commitSha": tracked.commit, "committedAt": to_wire(tracked.seen_at)}
         if tracked.branch:
             source["branch"] = tracked.branch
         if tracked.pr_number is not None:

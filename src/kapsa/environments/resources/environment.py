@@ -41,6 +41,9 @@ class EnvironmentSource(Part):
     """The branch of the commit."""
     pr_number: Annotated[int, Field(ge=1, le=2147483647)] | None = None
     """The pull request of the commit."""
+    committed_at: datetime | None = None
+    """Time of the commit. The lifetime counts from here, or from the first sight of the commit if that is earlier or
+    this is absent."""
 
 
 class EnvironmentConfig(Part):
@@ -113,7 +116,7 @@ class EnvironmentSpec(Spec):
     ingress: EnvironmentIngress = EnvironmentIngress()
     """The route from outside the cluster."""
     ttl: Duration | None = None
-    """Lifetime after the last commit. Unlimited if absent."""
+    """Lifetime after the last commit, by source.committedAt. Unlimited if absent."""
     suspended: bool = False
     """True to suspend the environment: no pod runs, and everything else is kept."""
 
@@ -164,7 +167,7 @@ class EnvironmentStatus(Status):
     seen_commit: str | None = None
     """The last requested commit, in full."""
     commit_seen_at: datetime | None = None
-    """Time at which that commit was first seen. The lifetime counts from here."""
+    """Time at which that commit was first seen. The lifetime counts from here unless the commit is older."""
     image: str | None = None
     """The deployed image, by digest."""
     built_images: list[str] = field(default_factory=list)

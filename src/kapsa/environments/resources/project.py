@@ -227,13 +227,13 @@ class PreviewEnvironments(Part):
     enabled: bool = False
     """True to create preview environments."""
     ttl: Duration = Duration("168h")
-    """Lifetime of a preview after its last commit."""
+    """Lifetime of a preview after its last commit. A branch without a commit in this time gets no preview."""
     branches: BranchFilter = BranchFilter()
     """The branches that get a preview."""
     pull_requests: bool = True
     """True to create previews of pull requests, too."""
-    max_active: Annotated[int, Field(ge=1, le=1000)] | None = None
-    """Maximum number of previews at a time; the rest wait in a queue. Unlimited if absent."""
+    max_active: Annotated[int, Field(ge=1, le=1000)] = 10
+    """Maximum number of previews at a time; the rest wait in a queue. A lower number deletes no preview."""
     trust: Literal["none", "repository", "all"] = "repository"
     """The pull requests that run without approval: none, those whose commit is also on a branch of the
     repository, or all. Nothing of the others runs until their commit is approved."""
@@ -314,7 +314,8 @@ class TrackedBranch(Part):
     commit: str
     """The commit in the last listing."""
     seen_at: datetime
-    """Time at which it was first seen at that commit. The lifetime of the preview counts from here."""
+    """Time of that commit, or at which it was first seen if the repository does not reveal it. The lifetime of the
+    preview counts from here."""
     missing: int = 0
     """Number of complete listings in a row without it."""
 

@@ -7,6 +7,7 @@ hundred environments of one project cost one request.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +16,7 @@ import msgspec
 from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.git.client import Refs
 from kapsa.environments.metrics import EnvironmentMetrics
-from kapsa.environments.ports import RefLister
+from kapsa.environments.ports import CommitClock, RefLister
 from kapsa.environments.resources import Project
 from kapsa.environments.sources.repository_access import RepositoryAccess
 from kapsa.runtime import Context
@@ -38,8 +39,11 @@ class Listing(msgspec.Struct, frozen=True):
 class Listings:
     """The last listing of each project."""
 
-    def __init__(self, git: RefLister, access: RepositoryAccess, metrics: EnvironmentMetrics) -> None:
+    def __init__(
+        self, git: RefLister, clock: CommitClock, access: RepositoryAccess, metrics: EnvironmentMetrics
+    ) -> None:
         self._git = git
+        self._clock = clock
         self._access = access
         self._metrics = metrics
         self._last: dict[str, Listing] = {}
@@ -85,6 +89,18 @@ class Listings:
         listing = Listing(refs, ctx.now(), next(self._numbers))
         self._last[_identity(project)] = listing
         return listing
+
+    async def commit_times(
+        self, commits: Collection[str], ctx: Context[Any], project: Project
+    ) -> Mapping[str, datetime]:
+        """Return when each of these commits was made. One whose time cannot be read is absent.
+
+        Raises ExternalError if the server does not respond.
+        """
+        if not commits:
+            return {}
+        credentials = await self._access.credentials(ctx, project)
+        return await self._clock.times(project.spec.source.repository_url, commits, credentials=credentials)
 
     def forget(self, project: Project) -> None:
         """Drop the listings of a deleted project."""

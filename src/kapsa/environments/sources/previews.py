@@ -4,6 +4,9 @@ A preview is deleted only after two complete listings in a row without its branc
 project's previews are deleted at once, unless the Project allows more. A listing without the project's own
 branch comes from a wrong or broken repository, and nothing is deleted because of it.
 
+The TTL counts from the last commit, so branches that have been quiet for longer get no preview. A commit's time is
+the word of its author: one in the future counts as now.
+
 Git servers keep listing pull requests that were closed long ago. So a pull request counts as open while a
 branch of the repository is at its commit or, if it comes from a fork, from its first appearance until its TTL
 expires.
@@ -13,7 +16,7 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -23,7 +26,16 @@ from kapsa.environments.expiry import DELETED_AT_ONCE
 from kapsa.environments.names import sanitize
 from kapsa.environments.resources import PreviewEnvironments, Project, QueuedPreview, TrackedBranch
 
-__all__ = ["ALLOW_MASS_DELETION", "PreviewPlan", "Tracking", "matches", "plan", "preview_name", "track"]
+__all__ = [
+    "ALLOW_MASS_DELETION",
+    "PreviewPlan",
+    "Tracking",
+    "matches",
+    "new_commits",
+    "plan",
+    "preview_name",
+    "track",
+]
 
 ALLOW_MASS_DELETION = "catalyst.dev/allow-mass-deletion"
 """An annotation of a Project: "true" allows any number of its previews to be deleted at once."""
@@ -84,16 +96,24 @@ def track(
     existing: Collection[str],
     *,
     now: datetime,
+    times: Mapping[str, datetime] | None = None,
     again: bool = False,
 ) -> Tracking:
     """Return the tracking after a complete listing. `existing` are the names of the previews that exist.
+
+    `times` are the times of new commits; one that is absent counts from now. Without `times`, because the
+    repository does not respond, new commits wait for the next listing.
 
     `again` marks a listing that was tracked before and is evaluated again because the project has changed:
     its missing branches are already counted.
     """
     before = {each.name: each for each in last.tracked}
     highest = max([last.last_pull_request or 0, *refs.pull_requests])
-    selected = {each.name: _aged(each, before.get(each.name)) for each in _selected(project, refs, last, now)}
+    selected = {
+        each.name: aged
+        for each in _selected(project, refs, last, now)
+        if (aged := _aged(each, before.get(each.name), times)) is not None
+    }
     missing = [each for name, each in before.items() if name not in selected and not _is_listed(each, refs)]
     if project.spec.source.branch in refs.branches and not again:
         missing = [msgspec.structs.replace(each, missing=each.missing + 1) for each in missing]
@@ -104,6 +124,14 @@ def track(
     stay = [each for each in missing if each not in removed or each.name in kept]
     tracked = _bounded([*selected.values(), *stay])
     return Tracking(tracked=tracked, last_pull_request=highest, kept_by_brake=kept)
+
+
+def new_commits(project: Project, refs: Refs, last: Tracking, *, now: datetime) -> list[str]:
+    """Return the commits of a listing whose time decides whether they get a preview, and until when."""
+    before = {each.name: each.commit for each in last.tracked}
+    return [
+        each.commit for each in _selected(project, refs, last, now) if before.get(each.name) != each.commit
+    ]
 
 
 def plan(
@@ -118,7 +146,8 @@ def plan(
     chosen = tracked if previews.enabled else ()  # also while the repository cannot be listed
     alive = [each for each in chosen if each.name in existing or each.seen_at + previews.ttl.delta > now]
     alive.sort(key=lambda each: (each.name not in existing, each.seen_at, each.name))
-    room = previews.max_active if previews.max_active is not None else len(alive)
+    # A lower maxActive keeps what exists: previews go with their branch or their time, and only new ones wait.
+    room = max(previews.max_active, sum(each.name in existing for each in alive))
     queue = [
         QueuedPreview(
             name=each.name, branch=each.branch or f"pull request {each.pr_number}", position=position
@@ -178,11 +207,15 @@ def _pull_requests(
     return opened
 
 
-def _aged(new: TrackedBranch, before: TrackedBranch | None) -> TrackedBranch:
-    """Return the branch with the time at which it was first seen at this commit."""
-    if before is None or before.commit != new.commit:
-        return new
-    return msgspec.structs.replace(new, seen_at=before.seen_at)
+def _aged(
+    new: TrackedBranch, before: TrackedBranch | None, times: Mapping[str, datetime] | None
+) -> TrackedBranch | None:
+    """Return the branch with the time of its commit, or at which it was first seen at this commit."""
+    if before is not None and before.commit == new.commit:
+        return msgspec.structs.replace(new, seen_at=before.seen_at)
+    if times is None:
+        return before
+    return msgspec.structs.replace(new, seen_at=min(new.seen_at, times.get(new.commit, new.seen_at)))
 
 
 def _is_listed(tracked: TrackedBranch, refs: Refs) -> bool:
