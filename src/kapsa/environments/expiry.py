@@ -100,7 +100,7 @@ class Expiry:
             "the operator first saw them. Check the operator's clock; to delete them all, set the annotation "
             "catalyst.dev/allow-mass-deletion to true"
         )
-        return _kept(timer, recent[0] + _WINDOW_SECONDS - monotonic, "ExpiryBraked", message)
+        return _kept(timer, recent[0] + _WINDOW_SECONDS - monotonic, reason="ExpiryBraked", message=message)
 
 
 def _unless_jumped(timer: _Timer, monotonic: float) -> ExpiryVerdict:
@@ -112,10 +112,10 @@ def _unless_jumped(timer: _Timer, monotonic: float) -> ExpiryVerdict:
         f"kept although its TTL has passed: the operator's clock has jumped ahead by {early:.0f} s, so the rest of "
         "its time is measured without it. Check the clock of the operator's node"
     )
-    return _kept(timer, early, "ClockJumped", message)
+    return _kept(timer, early, reason="ClockJumped", message=message)
 
 
-def _kept(timer: _Timer, after: float, reason: str, message: str) -> ExpiryVerdict:
+def _kept(timer: _Timer, after: float, *, reason: str, message: str) -> ExpiryVerdict:
     news = timer.reported != reason
     timer.reported = reason
     return ExpiryVerdict(after=max(1.0, after), reason=reason, message=message if news else "")

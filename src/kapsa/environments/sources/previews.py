@@ -42,6 +42,7 @@ ALLOW_MASS_DELETION = "catalyst.dev/allow-mass-deletion"
 MISSING_LISTINGS = 2
 _NAME_LIMIT = 40
 _TRACKED_LIMIT = 1000
+_NO_TIMES: Mapping[str, datetime] = {}
 
 
 class Tracking(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,13 +97,13 @@ def track(
     existing: Collection[str],
     *,
     now: datetime,
-    times: Mapping[str, datetime] | None = None,
+    times: Mapping[str, datetime] | None = _NO_TIMES,
     again: bool = False,
 ) -> Tracking:
     """Return the tracking after a complete listing. `existing` are the names of the previews that exist.
 
-    `times` are the times of new commits; one that is absent counts from now. Without `times`, because the
-    repository does not respond, new commits wait for the next listing.
+    `times` are the times of new commits; one that is absent counts from now. It is None if the
+    repository does not respond: then new commits wait for the next listing.
 
     `again` marks a listing that was tracked before and is evaluated again because the project has changed:
     its missing branches are already counted.
