@@ -13,7 +13,7 @@ import yaml
 
 from kapsa.fleet.infrastructure.postgres.rollouts.store import PostgresRollouts
 from kapsa.fleet.settings import FleetSettings
-from kapsa.fleet.testing.sample_chart import GROUP, gadget_crd
+from kapsa.fleet.testing.sample_chart import GROUP, gadget, gadget_crd
 from kapsa.runtime import Client
 from tests.eventually import eventually
 from tests.fleet.rollouts.live_fleet import CHART, NAMESPACE, SECONDS, LiveFleet, live_fleet, sample_chart
@@ -72,6 +72,36 @@ async def test_a_crd_in_templates_and_its_100_resources_outlive_an_upgrade_witho
         records = await client.list("v1/Secret", namespace=NAMESPACE, label_selector={"owner": "helm"})
         assert records.items == []
         assert (await fleet.content(), await schema_of(client)) == (before, schema)
+
+
+async def test_a_namespace_that_a_version_brought_and_its_resources_outlive_an_upgrade_and_an_uninstall(
+    settings: FleetSettings,
+) -> None:
+    namespace = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: tenants\n"
+    async with live_fleet(settings, ONE) as fleet:
+        client = fleet.clients["dev-1"]
+        await fleet.register_operator(
+            sample_chart("1.0.0", files={"templates/namespace.yaml": namespace}), sample_chart("2.0.0")
+        )
+        first = await fleet.deploy("1.0.0", "Direct")
+        await fleet.finish(first)
+        for number in range(5):
+            await client.create(gadget(f"tenant-{number}", "tenants", size=number))
+        before = await fleet.content()
+
+        second = await fleet.deploy("2.0.0", "Direct")
+        await fleet.finish(second)
+        plan = await fleet.admin.get(f"/deployments/{second}/plan")
+        (notice,) = plan["plan"]["clusters"][0]["notices"]
+        assert "no longer has the namespace tenants, which is kept" in notice
+        assert await fleet.content() == before
+
+        await roll_back(fleet, second)
+        await roll_back(fleet, first)
+        assert await fleet.versions() == {"dev-1": ""}
+        live = await client.get("v1/Namespace", "tenants")
+        assert "deletionTimestamp" not in live["metadata"]
+        assert await fleet.content() == before
 
 
 async def test_a_breaking_change_of_a_crd_waits_for_an_approval_that_names_it(

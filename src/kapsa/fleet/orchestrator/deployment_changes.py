@@ -10,7 +10,7 @@ from kapsa.fleet.domain.health import GateProgress
 from kapsa.fleet.domain.rollout.deployments import DeploymentPhase, VersionDeployment, check_phase
 from kapsa.fleet.domain.rollout.rollouts import RESUME
 from kapsa.fleet.domain.rollout.strategies import BlueGreenStrategy
-from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetGoal, TargetState, TargetStep
+from kapsa.fleet.domain.rollout.targets import DELETED, RolloutTarget, TargetGoal, TargetState, TargetStep
 
 __all__ = ["DeploymentChange", "abort", "pause", "resume", "retry", "roll_back", "switch"]
 
@@ -168,7 +168,7 @@ def roll_back(
     if deployment.phase is DeploymentPhase.ROLLING_BACK:
         raise StateConflict("the deployment is being rolled back already")
     check_phase(deployment.phase, DeploymentPhase.ROLLING_BACK)
-    changed = [target for target in targets if target.changed and target.state is not TargetState.ROLLED_BACK]
+    changed = [target for target in targets if target.changed and not _is_back(target)]
     if not changed:
         raise StateConflict("the deployment has changed no cluster: there is nothing to roll back")
     for target in changed:
@@ -194,6 +194,10 @@ def roll_back(
         if target.step is TargetStep.ROLLBACK_FAILED
     )
     return DeploymentChange(back, "RollbackRequested", reason, failed)
+
+
+def _is_back(target: RolloutTarget) -> bool:
+    return target.state is TargetState.ROLLED_BACK or target.reason == DELETED
 
 
 def _replace(value: Struct, **changes: Any) -> Struct:

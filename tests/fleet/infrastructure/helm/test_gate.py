@@ -198,6 +198,19 @@ async def test_a_crd_is_tried_and_never_changed_or_deleted(server: FakeServer, c
     assert {write.effect for write in gate.session.writes} == {"try", "refused"}
 
 
+async def test_a_namespace_is_never_deleted_and_what_is_in_it_may_be(
+    server: FakeServer, clock: Clock
+) -> None:
+    async with opened(server, clock) as gate:
+        for spelled in ("/api/v1/namespaces/shop", "/api/v1/name%73paces/shop", "/api/v1/namespaces"):
+            status, answer = await gate.send("DELETE", spelled)
+            assert (status, answer["reason"]) == (404, "NotFound")
+        assert "a Helm run deletes no namespace" in answer["message"]
+        assert (await gate.send("PATCH", "/api/v1/namespaces/shop", headers=APPLY))[0] == 200
+        assert (await gate.send("DELETE", f"{CONFIG_MAPS}/a"))[0] == 200
+    assert server.lines == ["PATCH /api/v1/namespaces/shop", f"DELETE {CONFIG_MAPS}/a"]
+
+
 @pytest.mark.parametrize(
     ("method", "target"),
     [

@@ -254,6 +254,19 @@ async def test_a_rollback_ends_when_a_changed_cluster_is_no_longer_registered(
     assert fleet.clusters["dev-2"].chart_of(RELEASE)[1] == OLD
 
 
+async def test_there_is_nothing_to_roll_back_once_every_changed_cluster_is_deleted(
+    database: Database,
+) -> None:
+    fleet = await started(database, "dev-1")
+    made = await fleet.create(CANARY)
+    await fleet.settle()
+    await fleet.delete_cluster("dev-1")
+    await fleet.run()
+    assert await outcome(fleet, made) == {"dev-1": (TargetStep.SKIPPED, "Deleted")}
+    with pytest.raises(StateConflict, match="there is nothing to roll back"):
+        await fleet.deployments.rollback(ADMIN, made.id, reason="customers complain")
+
+
 async def test_a_rollback_before_helm_began_keeps_the_record_of_what_runs(database: Database) -> None:
     fleet = await started(database, "dev-1")
     await fleet.create(BLUE_GREEN)

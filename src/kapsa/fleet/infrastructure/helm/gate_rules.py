@@ -1,7 +1,8 @@
 """The requests that a run of helm may make, and those that are changed on their way to the API server.
 
 CRDs are applied by the manager before helm runs, and are never taken away: helm deletes a CRD that is missing from
-the next manifest, and every custom resource with it. The gate lets no such request through.
+the next manifest, and every custom resource with it. The gate lets no such request through. The same goes for a
+namespace, whose deletion takes whatever people have put into it.
 
 The first revision of a blue-green release is stored at rest: zero replicas, and webhooks that match nothing. It ran
 when a later deployment came, so a rollback to it wakes its objects on the way. And the fields that the deployment left
@@ -106,6 +107,8 @@ def _judge_write(
 ) -> tuple[GateRuling, GateRequest]:
     if path.resource == "customresourcedefinitions" and path.group == "apiextensions.k8s.io":
         return GateRuling.TRY, _tried_crd(request, path)
+    if path.resource == "namespaces" and not path.group and request.method == "DELETE":
+        raise _kept(path, "namespace")
     if ("dryRun", "All") in request.query or path.group == "authorization.k8s.io":
         return GateRuling.TRY, request
     if restoration is not None and request.method != "DELETE" and not path.subresource:
@@ -113,10 +116,15 @@ def _judge_write(
     return GateRuling.WRITE, request
 
 
+def _kept(path: ApiPath, kind: str) -> RequestRefused:
+    """Return the answer to the deletion of an object that is kept: as if it had been deleted before."""
+    return RequestRefused(404, "NotFound", f"{path} is kept: a Helm run deletes no {kind}")
+
+
 def _tried_crd(request: GateRequest, path: ApiPath) -> GateRequest:
-    """Return the write of a CRD as a dry run. Its deletion is answered as if it had been deleted before."""
+    """Return the write of a CRD as a dry run."""
     if request.method == "DELETE":
-        raise RequestRefused(404, "NotFound", f"{path} is kept: a Helm run deletes no CRD")
+        raise _kept(path, "CRD")
     query = "dryRun=All"
     if request.headers.get("Content-Type", "").startswith("application/apply-patch"):
         query += "&force=true"  # the manager owns its fields

@@ -109,7 +109,10 @@ class _Trial:
             *(problem for each in outcomes for problem in each.problems),
         ]
         conflicts = tuple(conflict for each in outcomes for conflict in each.conflicts)
-        notices = [notice for each in outcomes for notice in each.notices]
+        notices = [
+            *_kept_namespaces(replaced.values(), contents),
+            *(notice for each in outcomes for notice in each.notices),
+        ]
         return TrialReport(
             manifest,
             conflicts,
@@ -231,6 +234,14 @@ def _absent_namespaces(
             "MissingNamespace",
             f"the chart has objects in the namespace {each}, which does not exist: create it",
         )
+
+
+def _kept_namespaces(before: Iterable[Content], contents: list[Content]) -> Iterator[str]:
+    """Yield a notice for each namespace that the version no longer has."""
+    made = {each["metadata"].get("name") for each in contents if each["kind"] == "Namespace"}
+    had = {str(each["metadata"].get("name", "")) for each in before if each["kind"] == "Namespace"}
+    for each in sorted(had - made):
+        yield f"the version no longer has the namespace {each}, which is kept with everything in it"
 
 
 def _secrets(request: TrialRequest) -> Iterator[str]:
