@@ -19,6 +19,7 @@ from kapsa.devcluster import DevCluster
 from kapsa.fleet.domain.errors import UnknownObject
 from kapsa.fleet.domain.health import OperatorHealth
 from kapsa.fleet.domain.rollout.releases import DEPLOYMENT_LABEL, ReleaseRef
+from kapsa.fleet.infrastructure.clusters.gateway import ClusterClient
 from kapsa.fleet.infrastructure.operations.cluster_operations import ManagedClusterOperations
 from kapsa.fleet.infrastructure.operations.crds.storage_migration import StorageMigration
 from kapsa.fleet.infrastructure.operations.handover.controllers import LeaseWatch
@@ -230,5 +231,5 @@ def _secret(release: ReleaseRef, revision: int, objects: tuple[Manifest, ...]) -
 @asynccontextmanager
 async def operations_on(cluster: DevCluster, engine: str) -> AsyncIterator[Operations]:
     """Open the operations on a cluster. A real API server takes a moment to see a new storage version."""
-    async with Client.connect(kubeconfig=cluster.kubeconfig) as client:
+    async with ClusterClient.connect(kubeconfig=cluster.kubeconfig) as client:
         yield Operations(client, settle_seconds=5.0 if engine == "real" else 0.0)
