@@ -22,6 +22,7 @@ COMMANDS = {
     "tools": ("tools", "List or install helm and kubectl."),
     "devcluster": ("devcluster", "Run a Kubernetes control plane for development and tests."),
     "new": ("new", "Create an operator project."),
+    "add": ("add", "Add a kind, a webhook or a version to an operator project."),
     "run": ("", "Run an operator: MODULE:OPERATOR."),
     "crd": ("crd", "Generate the CustomResourceDefinitions of a module."),
     "rbac": ("rbac", "Generate the least RBAC that an operator needs."),

@@ -10,7 +10,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,15 @@ from kapsa.runtime.generate.manifest import to_yaml
 from kapsa.runtime.generate.rbac import rbac_manifests
 from kapsa.runtime.resources.definition import pluralize
 
-__all__ = ["OperatorProject", "ScaffoldError", "create_project", "own_source"]
+__all__ = [
+    "OperatorProject",
+    "ScaffoldError",
+    "create_project",
+    "imported",
+    "own_source",
+    "render_template",
+    "write_manifests",
+]
 
 # Paths in the project by template. {package} is the name of the Python package.
 _FILES = {
@@ -91,6 +99,8 @@ class OperatorProject(msgspec.Struct, frozen=True, kw_only=True):
             "group": self.group,
             "kind": kind,
             "plural": pluralize(kind.lower()),
+            "resource_module": "resource",
+            "noun": self.package,
         }
 
 
@@ -108,7 +118,7 @@ def create_project(project: OperatorProject, directory: Path) -> list[Path]:
         raise ScaffoldError(f"cannot write to {directory.parent}: {error.strerror or error}") from error
     try:
         _write_templates(project, draft)
-        _write_manifests(project, draft)
+        write_manifests(project.package, draft)
         if source := own_source():
             (draft / ".local.mk").write_text(f"KAPSA_SOURCE ?= {source}\n", encoding="utf-8")
         draft.chmod(0o755)
@@ -122,18 +132,22 @@ def create_project(project: OperatorProject, directory: Path) -> list[Path]:
 
 
 def _write_templates(project: OperatorProject, root: Path) -> None:
-    templates = importlib.resources.files("kapsa.runtime.generate") / "templates"
-    names = project.names
     for template, name in _FILES.items():
-        text = (templates / f"{template}.tmpl").read_text(encoding="utf-8")
         path = root / name.format(package=project.package)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(_PLACEHOLDER.sub(lambda match: names[match[1]], text), encoding="utf-8")
+        path.write_text(render_template(template, project.names), encoding="utf-8")
 
 
-def _write_manifests(project: OperatorProject, root: Path) -> None:
+def render_template(template: str, names: Mapping[str, str]) -> str:
+    """Return the text of a template with its placeholders filled in."""
+    templates = importlib.resources.files("kapsa.runtime.generate") / "templates"
+    text = (templates / f"{template}.tmpl").read_text(encoding="utf-8")
+    return _PLACEHOLDER.sub(lambda match: names[match[1]], text)
+
+
+def write_manifests(package: str, root: Path) -> None:
     """Generate CRD and RBAC from the project's own code, as `make manifests` does."""
-    with _imported(project.package, root) as module:
+    with imported(package, root) as module:
         operator = module.operator
         crds = operator.definitions()
         rbac = rbac_manifests(operator.rights(), name=operator.name, namespace=f"{operator.name}-system")
@@ -169,7 +183,7 @@ class _DirectUrl(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def _imported(package: str, root: Path) -> Iterator[Any]:
+def imported(package: str, root: Path) -> Iterator[Any]:
     """Import the package that was just written, without disturbing other modules of the same name."""
     set_aside = {name: module for name, module in sys.modules.items() if _belongs(name, package)}
     for name in set_aside:
