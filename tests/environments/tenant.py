@@ -104,6 +104,21 @@ class Tenant:
         self.home = namespace_name(self.name, "app")
         self.settings = Settings()
 
+    @property
+    def admin(self) -> str:
+        """The namespace with the Secrets of the administrator."""
+        return self.name
+
+    @property
+    def registry(self) -> str:
+        """The name of the Registry that no other test uses."""
+        return self.sandbox.unique
+
+    @property
+    def registry_host(self) -> str:
+        """The host of that Registry."""
+        return f"registry-{self.sandbox.unique}.example.com"
+
     def namespace_of(self, environment: str) -> str:
         """Return the namespace of an environment."""
         return namespace_name(self.name, "app", environment)
@@ -190,14 +205,13 @@ async def secret(tenant: Tenant, name: str, namespace: str, **values: str) -> No
 
 
 async def shared_registry(tenant: Tenant, **more: Any) -> None:
-    """Create the Registry main of an administrator, with one login to push and another one to pull."""
-    await tenant.sandbox.make_namespace("kapsa-system")
-    await secret(tenant, "push", "kapsa-system", username="robot", password="word-to-push")
-    await secret(tenant, "pull", "kapsa-system", username="reader", password="word-to-pull")
+    """Create a Registry of an administrator, with one login to push and another one to pull."""
+    await secret(tenant, "push", tenant.admin, username="robot", password="word-to-push")
+    await secret(tenant, "pull", tenant.admin, username="reader", password="word-to-pull")
     spec = {
-        "endpoint": "registry.example.com",
-        "auth": {"secretRef": {"name": "push"}},
-        "imagePullSecret": {"secretRef": {"name": "pull"}},
+        "endpoint": tenant.registry_host,
+        "auth": {"secretRef": {"name": "push", "namespace": tenant.admin}},
+        "imagePullSecret": {"secretRef": {"name": "pull", "namespace": tenant.admin}},
         **more,
     }
-    await tenant.sandbox.apply(Registry, "main", spec)
+    await tenant.sandbox.apply(Registry, tenant.registry, spec)

@@ -25,6 +25,7 @@ __all__ = [
     "CommitClock",
     "CommitResolver",
     "Domains",
+    "GeneratedValue",
     "HostGrant",
     "ManifestRenderer",
     "Prober",
@@ -81,12 +82,26 @@ class RenderRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The Secret for pulling the project's images, if there is one."""
 
 
+class GeneratedValue(msgspec.Struct, frozen=True):
+    """A value that differs each time a chart is rendered, such as a generated password."""
+
+    kind: str
+    """The kind of its object, as `v1/Secret`."""
+    name: str
+    path: tuple[str | int, ...]
+    """The keys and indexes that lead to the value."""
+
+
 class Rendered(msgspec.Struct, frozen=True):
     """The objects of an environment, and warnings about them."""
 
     objects: tuple[dict[str, Any], ...]
     warnings: tuple[str, ...] = ()
     """Objects and values that were dropped or changed, each by name."""
+    generated: tuple[GeneratedValue, ...] = ()
+    """Values that another rendering of the same inputs would not have."""
+    inputs: str = ""
+    """A digest of the inputs: with the same inputs, only generated values differ."""
 
 
 class ManifestRenderer(Protocol):

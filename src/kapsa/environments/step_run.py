@@ -50,6 +50,8 @@ class StepRun(msgspec.Struct, kw_only=True):
     """A Secret of the operator's namespace whose certificate covers the host."""
     objects: Sequence[Manifest] = ()
     """The rendered objects."""
+    render_inputs: str = ""
+    """A digest of what they were rendered from, if they have generated values."""
 
     @property
     def namespace(self) -> str:

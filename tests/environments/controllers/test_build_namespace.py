@@ -4,28 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from kapsa.environments.build.walls import build_walls
 from kapsa.environments.settings import Settings
 from tests.environments.tenant import BUILD, Tenant
-
-pytestmark = pytest.mark.virtual_time
 
 POLICY = "networking.k8s.io/v1/NetworkPolicy"
 
 
 async def built(tenant: Tenant, commit: str = "one") -> None:
-    """Start a build."""
+    """Start a build in a namespace that no other test uses."""
     if tenant.sandbox.harness.cluster.engine == "embedded":
         tenant.sandbox.harness.cluster.workloads.delay(finish=600)
+    await tenant.sandbox.harness.kill()
+    await tenant.start(Settings(build_namespace=namespace_of(tenant)))
     await tenant.project(**BUILD)
     await tenant.environment(commit=commit)
-    await tenant.reaches("one", "BuildReady", "False", "Building")
+    await tenant.sandbox.exists("v1/ServiceAccount", "kapsa-build", namespace=namespace_of(tenant))
+
+
+def namespace_of(tenant: Tenant) -> str:
+    return f"builds-{tenant.sandbox.unique}"
 
 
 async def walls(tenant: Tenant, kind: str) -> dict[str, Any]:
-    listed = (await tenant.client.list(kind, namespace="kapsa-builds")).items
+    listed = (await tenant.client.list(kind, namespace=namespace_of(tenant))).items
     return {each["metadata"]["name"]: each["spec"] for each in listed}
 
 
@@ -55,9 +57,9 @@ async def test_builds_have_a_quota_and_limits(tenant: Tenant) -> None:
 
 async def test_a_wall_that_somebody_removes_is_back_before_the_next_build(tenant: Tenant) -> None:
     await built(tenant)
-    await tenant.client.delete(POLICY, "kapsa-default-deny", namespace="kapsa-builds")
+    await tenant.client.delete(POLICY, "kapsa-default-deny", namespace=namespace_of(tenant))
     await tenant.environment(commit="two")
-    await tenant.sandbox.exists(POLICY, "kapsa-default-deny", namespace="kapsa-builds")
+    await tenant.sandbox.exists(POLICY, "kapsa-default-deny", namespace=namespace_of(tenant))
 
 
 async def test_a_second_build_writes_no_wall_again(tenant: Tenant) -> None:
@@ -66,7 +68,7 @@ async def test_a_second_build_writes_no_wall_again(tenant: Tenant) -> None:
     await tenant.environment(commit="two")
     await tenant.clock.sleep(10)
     written = [str(each.call) for each in tenant.sandbox.writes()[before:]]
-    assert not [each for each in written if "networkpolicies" in each and "kapsa-builds" in each]
+    assert not [each for each in written if "networkpolicies" in each and namespace_of(tenant) in each]
 
 
 def test_private_ranges_that_builds_need_are_named_by_a_setting() -> None:

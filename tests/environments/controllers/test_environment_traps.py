@@ -191,9 +191,9 @@ async def test_a_pull_request_whose_commit_a_branch_has_is_trusted(tenant: Tenan
 
 async def test_the_pull_secret_comes_from_the_registry_and_holds_no_other(tenant: Tenant) -> None:
     await shared_registry(tenant, repositories=ALL_REPOSITORIES)
-    tenant.systems.images.push(image("one"))
+    tenant.systems.images.push(f"{tenant.registry_host}/org/app:{commit_of('one')}")
     await tenant.project(
-        registry={"name": "main", "imageRepository": "org/app"}, deployment={"type": "image"}
+        registry={"name": tenant.registry, "imageRepository": "org/app"}, deployment={"type": "image"}
     )
     await tenant.environment()
     ready = await tenant.ready()

@@ -11,8 +11,6 @@ from kapsa.environments.resources import Environment
 from tests.environments.fakes import commit_of, deployment, service
 from tests.environments.tenant import ALL_REPOSITORIES, BUILD, Tenant, secret, shared_registry
 
-pytestmark = pytest.mark.virtual_time
-
 FORK = {"commitSha": commit_of("fork"), "prNumber": 7}
 
 
@@ -28,9 +26,9 @@ async def approve(tenant: Tenant) -> None:
 
 async def test_a_fork_gets_neither_the_pull_secret_nor_the_environments_own_secrets(tenant: Tenant) -> None:
     await shared_registry(tenant, repositories=ALL_REPOSITORIES)
-    tenant.systems.images.push(f"registry.example.com/org/app:{commit_of('fork')}")
+    tenant.systems.images.push(f"{tenant.registry_host}/org/app:{commit_of('fork')}")
     await tenant.project(
-        registry={"name": "main", "imageRepository": "org/app"}, secrets=[{"name": "settings"}]
+        registry={"name": tenant.registry, "imageRepository": "org/app"}, secrets=[{"name": "settings"}]
     )
     await secret(tenant, "settings", tenant.name, KEY="value")
     await secret(tenant, "own", tenant.home, KEY="value")
@@ -156,9 +154,9 @@ async def test_a_withdrawn_approval_stops_what_runs_and_keeps_its_volumes(tenant
     await tenant.sandbox.exists("apps/v1/Deployment", "web", namespace=tenant.namespace_of("one"))
 
 
+@pytest.mark.virtual_time
 async def test_a_withdrawn_approval_cancels_the_build_of_the_commit(tenant: Tenant) -> None:
-    if tenant.sandbox.harness.cluster.engine == "embedded":
-        tenant.sandbox.harness.cluster.workloads.delay(finish=600)
+    tenant.sandbox.harness.cluster.workloads.delay(finish=600)
     await tenant.project(**BUILD)
     await tenant.environment(source=FORK)
     await approve(tenant)
@@ -166,5 +164,5 @@ async def test_a_withdrawn_approval_cancels_the_build_of_the_commit(tenant: Tena
     withdrawn = {"metadata": {"annotations": {APPROVED_COMMIT: None}}}
     await tenant.client.patch(Environment, "one", withdrawn, namespace=tenant.home)
     await tenant.reaches("one", "BuildReady", "False", "ApprovalRequired")
-    jobs = await tenant.client.list("batch/v1/Job", namespace="kapsa-builds")
-    assert [each for each in jobs.items if not each["metadata"].get("deletionTimestamp")] == []
+    for job in (await tenant.client.list("batch/v1/Job", namespace="kapsa-builds")).items:
+        assert job["metadata"].get("deletionTimestamp")

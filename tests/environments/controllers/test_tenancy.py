@@ -12,14 +12,16 @@ from kapsa.environments.resources import Registry
 from tests.environments.fakes import commit_of, deployment, service
 from tests.environments.tenant import Tenant, secret, shared_registry
 
-pytestmark = pytest.mark.virtual_time
-
-VICTIM = "registry.example.com/victim/app"
 IMAGE = {"deployment": {"type": "image"}}
 
 
-def registry_of(repository: str) -> dict[str, Any]:
-    return {"registry": {"name": "main", "imageRepository": repository}}
+def victim(tenant: Tenant, tag: str) -> str:
+    """Return an image of another team."""
+    return f"{tenant.registry_host}/victim/app:{tag}"
+
+
+def registry_of(tenant: Tenant, repository: str) -> dict[str, Any]:
+    return {"registry": {"name": tenant.registry, "imageRepository": repository}}
 
 
 async def secrets_of(tenant: Tenant, name: str = "one") -> dict[str, str]:
@@ -41,8 +43,8 @@ async def pull_logins(tenant: Tenant) -> list[str]:
 
 async def test_a_team_cannot_deploy_from_the_repository_of_another_team(tenant: Tenant) -> None:
     await shared_registry(tenant)
-    tenant.systems.images.push(f"{VICTIM}:{commit_of('one')}")
-    await tenant.project(**registry_of("victim/app"), **IMAGE)
+    tenant.systems.images.push(victim(tenant, commit_of("one")))
+    await tenant.project(**registry_of(tenant, "victim/app"), **IMAGE)
     await tenant.environment()
     refused = await tenant.reaches("one", "BuildReady", "False", "RegistryNotAllowed")
     assert refused.status.failure is not None
@@ -54,10 +56,10 @@ async def test_a_team_cannot_deploy_from_the_repository_of_another_team(tenant: 
 
 async def test_a_team_uses_the_repositories_under_its_own_name_without_any_rule(tenant: Tenant) -> None:
     await shared_registry(tenant)
-    digest = tenant.systems.images.push(f"registry.example.com/{tenant.name}/app:{commit_of('one')}")
-    await tenant.project(**registry_of(f"{tenant.name}/app"), **IMAGE)
+    digest = tenant.systems.images.push(f"{tenant.registry_host}/{tenant.name}/app:{commit_of('one')}")
+    await tenant.project(**registry_of(tenant, f"{tenant.name}/app"), **IMAGE)
     await tenant.environment()
-    assert (await tenant.ready()).status.image == f"registry.example.com/{tenant.name}/app@{digest}"
+    assert (await tenant.ready()).status.image == f"{tenant.registry_host}/{tenant.name}/app@{digest}"
 
 
 @pytest.mark.parametrize("part", ["containers", "initContainers", "image volume"])
@@ -66,25 +68,25 @@ async def test_a_manifest_cannot_run_an_image_of_another_team(tenant: Tenant, pa
     workload = deployment("web", "nginx:1")
     pod = workload["spec"]["template"]["spec"]
     if part == "containers":
-        pod["containers"][0]["image"] = f"{VICTIM}:1"
+        pod["containers"][0]["image"] = victim(tenant, "1")
     elif part == "initContainers":
-        pod["initContainers"] = [{**pod["containers"][0], "name": "first", "image": f"{VICTIM}:1"}]
+        pod["initContainers"] = [{**pod["containers"][0], "name": "first", "image": victim(tenant, "1")}]
     else:
-        pod["volumes"] = [{"name": "loot", "image": {"reference": f"{VICTIM}:1"}}]
+        pod["volumes"] = [{"name": "loot", "image": {"reference": victim(tenant, "1")}}]
     tenant.systems.renderer.objects = [workload, service("web")]
     await tenant.project()
     await tenant.environment()
     refused = await tenant.reaches("one", "DeploymentReady", "False", "ObjectRefused")
     assert refused.status.failure is not None
-    assert f"it may not run {VICTIM}:1" in refused.status.failure.message
+    assert f"it may not run {victim(tenant, '1')}" in refused.status.failure.message
     deployments = await tenant.client.list("apps/v1/Deployment", namespace=tenant.namespace_of("one"))
     assert deployments.items == []
 
 
 async def test_a_registry_is_open_to_the_namespaces_it_names(tenant: Tenant) -> None:
     await shared_registry(tenant, allowedNamespaces={"names": ["victim"]})
-    tenant.systems.images.push(f"registry.example.com/{tenant.name}/app:{commit_of('one')}")
-    await tenant.project(**registry_of(f"{tenant.name}/app"), **IMAGE)
+    tenant.systems.images.push(f"{tenant.registry_host}/{tenant.name}/app:{commit_of('one')}")
+    await tenant.project(**registry_of(tenant, f"{tenant.name}/app"), **IMAGE)
     await tenant.environment()
     refused = await tenant.reaches("one", "BuildReady", "False", "RegistryNotAllowed")
     assert refused.status.failure is not None
@@ -94,14 +96,14 @@ async def test_a_registry_is_open_to_the_namespaces_it_names(tenant: Tenant) -> 
     assert ready is not None
     assert ready.reason == "RegistryNotAllowed"
     opened = {"spec": {"allowedNamespaces": {"names": ["victim", tenant.name]}}}
-    await tenant.client.patch(Registry, "main", opened)
+    await tenant.client.patch(Registry, tenant.registry, opened)
     await tenant.ready()
 
 
 async def test_a_registry_is_opened_and_closed_by_a_label_of_the_namespace(tenant: Tenant) -> None:
     await shared_registry(tenant, allowedNamespaces={"selector": {"matchLabels": {"tier": "gold"}}})
-    tenant.systems.images.push(f"registry.example.com/{tenant.name}/app:{commit_of('one')}")
-    await tenant.project(**registry_of(f"{tenant.name}/app"), **IMAGE)
+    tenant.systems.images.push(f"{tenant.registry_host}/{tenant.name}/app:{commit_of('one')}")
+    await tenant.project(**registry_of(tenant, f"{tenant.name}/app"), **IMAGE)
     await tenant.environment()
     await tenant.reaches("one", "BuildReady", "False", "RegistryNotAllowed")
     await tenant.client.patch("v1/Namespace", tenant.name, {"metadata": {"labels": {"tier": "gold"}}})
@@ -114,8 +116,8 @@ async def test_a_registry_is_opened_and_closed_by_a_label_of_the_namespace(tenan
 
 async def test_only_credentials_to_pull_reach_an_environment(tenant: Tenant) -> None:
     await shared_registry(tenant)
-    tenant.systems.images.push(f"registry.example.com/{tenant.name}/app:{commit_of('one')}")
-    await tenant.project(**registry_of(f"{tenant.name}/app"), **IMAGE)
+    tenant.systems.images.push(f"{tenant.registry_host}/{tenant.name}/app:{commit_of('one')}")
+    await tenant.project(**registry_of(tenant, f"{tenant.name}/app"), **IMAGE)
     await tenant.environment()
     await tenant.ready()
     assert set(await secrets_of(tenant)) == {"kapsa-registry"}
@@ -124,8 +126,8 @@ async def test_only_credentials_to_pull_reach_an_environment(tenant: Tenant) -> 
 
 async def test_without_credentials_to_pull_an_environment_gets_none_and_says_so(tenant: Tenant) -> None:
     await shared_registry(tenant, imagePullSecret={})
-    tenant.systems.images.push(f"registry.example.com/{tenant.name}/app:{commit_of('one')}")
-    await tenant.project(**registry_of(f"{tenant.name}/app"), **IMAGE)
+    tenant.systems.images.push(f"{tenant.registry_host}/{tenant.name}/app:{commit_of('one')}")
+    await tenant.project(**registry_of(tenant, f"{tenant.name}/app"), **IMAGE)
     await tenant.environment()
     ready = await tenant.ready()
     assert await secrets_of(tenant) == {}
@@ -138,13 +140,13 @@ async def test_each_team_pulls_with_credentials_of_its_own(tenant: Tenant) -> No
     mine = {
         "namespaces": {"names": [tenant.name]},
         "prefixes": ["ours/{namespace}"],
-        "pullSecretRef": {"name": "team-pull"},
+        "pullSecretRef": {"name": "team-pull", "namespace": tenant.admin},
     }
     await shared_registry(tenant, repositories=[mine])
-    await secret(tenant, "team-pull", "kapsa-system", username="team", password="word-of-the-team")
+    await secret(tenant, "team-pull", tenant.admin, username="team", password="word-of-the-team")
     repository = f"ours/{tenant.name}/app"
-    tenant.systems.images.push(f"registry.example.com/{repository}:{commit_of('one')}")
-    await tenant.project(**registry_of(repository), **IMAGE)
+    tenant.systems.images.push(f"{tenant.registry_host}/{repository}:{commit_of('one')}")
+    await tenant.project(**registry_of(tenant, repository), **IMAGE)
     await tenant.environment()
     await tenant.ready()
     assert await pull_logins(tenant) == ["team:word-of-the-team"]

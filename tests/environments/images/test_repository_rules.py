@@ -73,3 +73,9 @@ def test_official_images_of_docker_hub_are_open_to_all() -> None:
 def test_the_credentials_to_push_are_never_those_to_pull() -> None:
     pull = {"secretRef": {"name": "push"}}
     assert pull_credentials(registry(imagePullSecret=pull), SHOP) is None
+
+
+def test_of_several_registries_for_one_server_one_that_is_open_suffices() -> None:
+    closed = registry(allowedNamespaces={"names": ["bank"]})
+    assert image_refusal([closed], SHOP, "registry.example.com/shop/app")
+    assert not image_refusal([closed, registry()], SHOP, "registry.example.com/shop/app")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from kapsa.adapters.errors import ExternalNotFound, RenderFailed
 from kapsa.adapters.oci.image_reference import ImageReference
-from kapsa.environments.ports import Rendered
+from kapsa.environments.ports import GeneratedValue, Rendered
 from kapsa.environments.render.inputs import Injected
 from kapsa.environments.render.renderer import Renderer
 from kapsa.environments.resources import Deployment, EnvVar
@@ -158,3 +159,43 @@ async def test_a_path_without_a_chart_is_reported_with_a_remedy(
     assert error.value.hint == "Set deployment.path to the chart's directory"
     with pytest.raises(ExternalNotFound, match="'nothing'"):
         await renderer.render(made, Deployment(type="helm", path="nothing"), injected())
+
+
+GENERATING = """
+apiVersion: v1
+kind: Secret
+metadata: {name: database}
+stringData:
+  user: app
+  password: {{ randAlphaNum 16 }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: plain}
+data: {a: b}
+"""
+
+
+async def test_values_that_a_chart_generates_are_recognized(
+    renderer: Renderer, checkout: WriteCheckout
+) -> None:
+    rendered = await render(renderer, checkout, {"chart/templates/a.yaml": GENERATING})
+    assert rendered.generated == (GeneratedValue("v1/Secret", "database", ("data", "password")),)
+    secret = next(each for each in rendered.objects if each["kind"] == "Secret")
+    assert base64.b64decode(secret["data"]["user"]) == b"app"
+    assert "stringData" not in secret
+
+
+async def test_an_object_with_a_generated_name_is_warned_about(
+    renderer: Renderer, checkout: WriteCheckout
+) -> None:
+    template = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: x-{{ randAlpha 8 | lower }}\n"
+    rendered = await render(renderer, checkout, {"chart/templates/a.yaml": template})
+    assert "has a generated name" in rendered.warnings[0]
+
+
+async def test_a_chart_that_generates_nothing_has_no_generated_values(
+    renderer: Renderer, checkout: WriteCheckout
+) -> None:
+    rendered = await render(renderer, checkout, {"chart/templates/a.yaml": CONFIG_MAP + "  a: b\n"})
+    assert rendered.generated == ()

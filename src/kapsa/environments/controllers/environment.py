@@ -27,6 +27,7 @@ from kapsa.environments.namespace_objects.children import (
     RESOURCE_QUOTA,
 )
 from kapsa.environments.namespace_objects.copies import CONFIG_MAP, SECRET, Copies
+from kapsa.environments.namespace_objects.kept_values import KeptValues
 from kapsa.environments.ports import Builds, CommitResolver, Domains, ManifestRenderer, Prober
 from kapsa.environments.resources import DomainPool, Environment, Project, Registry
 from kapsa.environments.settings import Settings
@@ -116,7 +117,8 @@ class EnvironmentController(Controller[Environment]):
         self._teardown = Teardown(settings, domains, owned, ImageRetention(digests))
         self._ready_commits: dict[str, str] = {}
         self._expiry = Expiry()
-        self._render = RenderStep(renderer, access)
+        self._kept = KeptValues()
+        self._render = RenderStep(renderer, access, self._kept)
         self.steps: Sequence[Step] = (
             NamespaceStep(),
             PolicyStep(),
@@ -184,6 +186,7 @@ class EnvironmentController(Controller[Environment]):
         left = await self._teardown.run(environment, ctx)
         if left is None:
             self._copies.forget(environment.metadata.uid)
+            self._kept.forget(environment.metadata.uid)
             self._ready_commits.pop(environment.metadata.uid, None)
             self._expiry.forget(environment.metadata.uid)
         return left

@@ -48,11 +48,14 @@ def image_refusal(registries: Iterable[Registry], team: TeamNamespace, text: str
         return ""  # no node can pull it
     if image.registry == DOCKER_HUB and image.path.startswith(_PUBLIC_ON_HUB):
         return ""
-    for registry in registries:
-        home = split_endpoint(registry.spec.endpoint)[0]
-        if registry.spec.auth is not None and _host(home) == _host(image.registry):
-            return registry_refusal(registry, team, image)
-    return ""
+    refusals = [
+        registry_refusal(registry, team, image)
+        for registry in registries
+        if registry.spec.auth is not None
+        and _host(split_endpoint(registry.spec.endpoint)[0]) == _host(image.registry)
+    ]
+    # One server may have a Registry for each team.
+    return refusals[0] if refusals and all(refusals) else ""
 
 
 def pull_credentials(registry: Registry, team: TeamNamespace) -> SecretReference | None:

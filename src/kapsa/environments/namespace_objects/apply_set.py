@@ -16,11 +16,13 @@ from kapsa.environments.names import MANAGED_BY, OPERATOR
 from kapsa.environments.namespace_objects.children import RENDERED_KINDS, kind_string, marked
 from kapsa.environments.step_run import Manifest, StepRun
 
-__all__ = ["PARENT", "PART_OF", "members", "membership", "parent"]
+__all__ = ["PARENT", "PART_OF", "RENDERED_FROM", "members", "membership", "parent"]
 
 PARENT = "kapsa-applyset"
 """The name of the parent."""
 PART_OF = "applyset.kubernetes.io/part-of"
+RENDERED_FROM = "catalyst.dev/rendered-from"
+"""An annotation of the parent of objects with generated values: a digest of their inputs."""
 _ID = "applyset.kubernetes.io/id"
 _TOOLING = "applyset.kubernetes.io/tooling"
 _GROUP_KINDS = "applyset.kubernetes.io/contains-group-kinds"
@@ -56,7 +58,11 @@ def parent(visit: StepRun, objects: Iterable[Manifest]) -> Manifest:
         "metadata": {
             "name": PARENT,
             "labels": {_ID: _identity(visit.namespace)},
-            "annotations": {_TOOLING: f"{OPERATOR}/v1", _GROUP_KINDS: ",".join(kinds)},
+            "annotations": {
+                _TOOLING: f"{OPERATOR}/v1",
+                _GROUP_KINDS: ",".join(kinds),
+                **({RENDERED_FROM: visit.render_inputs} if visit.render_inputs else {}),
+            },
         },
     }
     return marked(visit, manifest, {MANAGED_BY: OPERATOR})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from kapsa.adapters.git.repositories import Repositories
 from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.environments.names import label_value, release_name
@@ -41,7 +43,8 @@ class EnvironmentRenderer:
             rendered = self._renderer.render_image(injected)
         else:
             rendered = await self._from_repository(request, injected)
-        return Rendered(tuple(filter_objects(rendered.objects, self._rules(request))), rendered.warnings)
+        kept = tuple(filter_objects(rendered.objects, self._rules(request)))
+        return msgspec.structs.replace(rendered, objects=kept)
 
     async def _from_repository(self, request: RenderRequest, injected: Injected) -> Rendered:
         origin, deployment = request.project.spec.source, request.project.spec.deployment
@@ -63,7 +66,7 @@ class EnvironmentRenderer:
             (deployment.type, deployment.path, deployment.values),
             injected,
         )
-        return await self._cache.get(key, make)
+        return msgspec.structs.replace(await self._cache.get(key, make), inputs=key)
 
     def _injected(self, request: RenderRequest) -> Injected:
         project, environment = request.project, request.environment

@@ -8,11 +8,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kapsa.adapters.helm.renderer import default_values, render_chart
+import msgspec
+
+from kapsa.adapters.helm.renderer import RenderedChart, default_values, render_chart
 from kapsa.adapters.manifests.manifest import Manifest
 from kapsa.adapters.manifests.pod_templates import containers, entries, pod_spec
 from kapsa.adapters.process.limited_process import ProcessLimits
-from kapsa.environments.ports import Rendered
+from kapsa.environments.ports import GeneratedValue, Rendered
+from kapsa.environments.render.generated_values import (
+    generated_values,
+    has_generators,
+    random_names,
+    with_plain_data,
+)
 from kapsa.environments.render.injection import pin
 from kapsa.environments.render.inputs import Injected
 
@@ -27,14 +35,22 @@ async def render_environment_chart(
     Raises `RenderFailed` with helm's own message when the chart does not render.
     """
     env_as_map = await asyncio.to_thread(_has_env_as_map, chart)
-    rendered = await render_chart(
-        chart,
-        merge_values(values, values_of(injected, env_as_map=env_as_map)),
-        release=injected.release,
-        namespace=injected.namespace,
-        limits=limits,
-    )
-    warnings = [f"{each} is a Helm hook, which is not run" for each in rendered.hooks]
+    merged = merge_values(values, values_of(injected, env_as_map=env_as_map))
+
+    async def render() -> RenderedChart:
+        made = await render_chart(
+            chart, merged, release=injected.release, namespace=injected.namespace, limits=limits
+        )
+        return msgspec.structs.replace(made, objects=tuple(map(with_plain_data, made.objects)))
+
+    rendered = await render()
+    generated: tuple[GeneratedValue, ...] = ()
+    warnings: list[str] = []
+    if await asyncio.to_thread(has_generators, chart):
+        again = (await render()).objects
+        generated = generated_values(rendered.objects, again)
+        warnings += random_names(rendered.objects, again)
+    warnings += [f"{each} is a Helm hook, which is not run" for each in rendered.hooks]
     if not rendered.schema_checked:
         warnings.append(
             "values.schema.json is not checked: it, or the schema of a packed subchart, may refer to other files or servers"
@@ -44,7 +60,7 @@ async def render_environment_chart(
             f"no container of the chart runs {injected.image.repository}: use .Values.image in its templates"
         )
     warnings += _unused(rendered.objects, injected)
-    return Rendered(rendered.objects, tuple(warnings))
+    return Rendered(rendered.objects, tuple(warnings), generated)
 
 
 def values_of(injected: Injected, *, env_as_map: bool = False) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
+
 from kapsa.adapters.errors import RenderFailed, TimedOut
 from kapsa.adapters.git.checkout import Checkout
 from kapsa.adapters.kustomize.kustomization import build_kustomization, is_kustomization
@@ -66,7 +68,8 @@ class Renderer:
             except RenderFailed as error:
                 error.hint = error.hint or _HINTS.get(error.reason, "")
                 raise
-        return Rendered(rendered.objects, (*rendered.warnings, *adapt(rendered.objects, injected)))
+        warnings = (*rendered.warnings, *adapt(rendered.objects, injected))
+        return msgspec.structs.replace(rendered, warnings=warnings)
 
     def render_image(self, injected: Injected) -> Rendered:
         """Return the objects of an environment that runs a single image, without a repository.

@@ -10,6 +10,7 @@ from kapsa.adapters.manifests.pod_templates import containers, entries, pod_spec
 from kapsa.environments.images.repository_rules import image_refusal
 from kapsa.environments.namespace_objects.children import RENDERED_KINDS, kind_string, shown
 from kapsa.environments.namespace_objects.copies import COPIED_FROM
+from kapsa.environments.namespace_objects.kept_values import KeptValues
 from kapsa.environments.namespace_objects.reserved_names import KEPT_BY_OPERATOR, RESERVED
 from kapsa.environments.ports import ManifestRenderer, RenderRequest
 from kapsa.environments.resources import Registry
@@ -31,9 +32,10 @@ class RenderStep:
     condition: ClassVar[str] = "DeploymentReady"
     phase: ClassVar[Phase] = "Deploying"
 
-    def __init__(self, renderer: ManifestRenderer, access: RepositoryAccess) -> None:
+    def __init__(self, renderer: ManifestRenderer, access: RepositoryAccess, kept: KeptValues) -> None:
         self._renderer = renderer
         self._access = access
+        self._kept = kept
 
     async def run(self, visit: StepRun) -> Outcome:
         request = RenderRequest(
@@ -50,6 +52,7 @@ class RenderStep:
         made = await self._renderer.render(request)
         visit.warnings = made.warnings
         rendered = [copy.deepcopy(each) for each in made.objects]
+        await self._kept.settle(visit, made, rendered)
         refusal = _refusal(visit, rendered)
         if refusal is not None:
             return refusal

@@ -1,0 +1,118 @@
+"""Generated values of a chart: a password stays what it was, however often the chart is rendered."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from kapsa.environments.ports import GeneratedValue, Rendered, RenderRequest
+from tests.environments.fakes import FakeRenderer, deployment, service
+from tests.environments.tenant import Tenant
+
+CHECKSUM = ("spec", "template", "metadata", "annotations", "checksum/secret")
+GENERATED = (
+    GeneratedValue("v1/Secret", "database", ("data", "password")),
+    GeneratedValue("apps/v1/Deployment", "web", CHECKSUM),
+)
+
+
+class GeneratingRenderer(FakeRenderer):
+    """A renderer that generates a password once per commit and process, as `randAlphaNum` in a chart does."""
+
+    process = 0
+
+    async def render(self, request: RenderRequest) -> Rendered:
+        self.requests.append(request)
+        generated = f"{self.process}-{request.commit}"
+        password = base64.b64encode(generated.encode()).decode()
+        plain = base64.b64encode(request.commit.encode()).decode()
+        secret = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "database"},
+            "data": {"password": password, "commit": plain},
+        }
+        workload = deployment("web", "app:1")
+        workload["spec"]["template"]["metadata"]["annotations"] = {"checksum/secret": generated}
+        return Rendered((secret, workload, service("web")), generated=GENERATED, inputs=request.commit)
+
+
+async def deployed(tenant: Tenant) -> tuple[dict[str, str], str]:
+    """Return the content of the Secret, and the checksum in the Deployment."""
+    namespace = tenant.namespace_of("one")
+    secret = await tenant.client.get("v1/Secret", "database", namespace=namespace)
+    web: Any = await tenant.client.get("apps/v1/Deployment", "web", namespace=namespace)
+    for step in CHECKSUM:
+        web = web[step]
+    return {key: base64.b64decode(value).decode() for key, value in secret["data"].items()}, str(web)
+
+
+async def generating(tenant: Tenant) -> None:
+    await tenant.sandbox.harness.kill()
+    tenant.systems.renderer = GeneratingRenderer()
+    await tenant.start()
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    await tenant.sandbox.at_rest()
+
+
+async def reconciled_again(tenant: Tenant) -> None:
+    """Restart the operator, and wait until it has rendered the environment again."""
+    await tenant.sandbox.harness.kill()
+    renderer = tenant.systems.renderer
+    assert isinstance(renderer, GeneratingRenderer)
+    renderer.process += 1
+    before = len(renderer.requests)
+    await tenant.start()
+
+    async def rendered() -> bool:
+        return len(renderer.requests) > before
+
+    await tenant.sandbox.until(rendered, "the environment is rendered again")
+    await tenant.sandbox.at_rest()
+    await tenant.ready()
+
+
+async def test_a_generated_password_outlives_a_restart_of_the_operator(tenant: Tenant) -> None:
+    await generating(tenant)
+    before = await deployed(tenant)
+    for _ in range(2):
+        await reconciled_again(tenant)
+        assert await deployed(tenant) == before, "neither the password nor the checksum of it has changed"
+
+
+async def test_a_generated_password_outlives_a_push_and_the_rest_follows_it(tenant: Tenant) -> None:
+    await generating(tenant)
+    before, checksum = await deployed(tenant)
+    await tenant.environment(commit="two")
+    await tenant.sandbox.until(lambda: _has_commit(tenant, before["commit"]), "the push is deployed")
+    after, changed = await deployed(tenant)
+    assert after["password"] == before["password"]
+    assert changed != checksum, "its pods are replaced, since other values of the Secret may be new"
+
+
+async def _has_commit(tenant: Tenant, before: str) -> bool:
+    ready = await tenant.ready()
+    return ready.status.commit_sha != before and (await deployed(tenant))[0]["commit"] != before
+
+
+async def test_a_password_that_somebody_changes_is_put_back_while_the_operator_runs(tenant: Tenant) -> None:
+    await generating(tenant)
+    before = await deployed(tenant)
+    namespace = tenant.namespace_of("one")
+    other = {"data": {"password": base64.b64encode(b"mine").decode()}}
+    await tenant.client.patch("v1/Secret", "database", other, namespace=namespace)
+
+    async def restored() -> bool:
+        return await deployed(tenant) == before
+
+    await tenant.sandbox.until(restored, "the password is put back")
+
+
+async def test_a_deleted_secret_gets_the_same_password_again(tenant: Tenant) -> None:
+    await generating(tenant)
+    before = await deployed(tenant)
+    await tenant.client.delete("v1/Secret", "database", namespace=tenant.namespace_of("one"))
+    await tenant.sandbox.exists("v1/Secret", "database", namespace=tenant.namespace_of("one"))
+    assert await deployed(tenant) == before
