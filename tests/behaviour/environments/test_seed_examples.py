@@ -68,11 +68,22 @@ async def test_the_projects_and_environments_examples_reach_ready(e2e: EndToEnd)
     (web,) = (await e2e.client.list("apps/v1/Deployment", namespace=namespace)).items
     (container,) = web["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "registry.cluster.local/org/repo:latest"
+    not_built = ready.status.condition("BuildReady")
+    assert not_built is not None
+    assert not_built.reason == "NotBuilt"
+    assert "set build and registry.imageRepository of the Project" in not_built.message
+    assert "registry.cluster.local/org/repo" in not_built.message
+    deployed = ready.status.condition("DeploymentReady")
+    assert deployed is not None
+    assert "registry.cluster.local/org/repo:latest is the same for every commit" in deployed.message
     assert container["env"] == [{"name": "DEBUG", "value": "true"}]
     quota = await e2e.client.get("v1/ResourceQuota", "kapsa-quota", namespace=namespace)
     assert quota["spec"]["hard"]["limits.memory"] == "2Gi"
     project: Project = await e2e.client.get(Project, "my-project", namespace="my-team")
     assert project.status.is_true("Ready")
+    builds = project.status.condition("BuildSucceeded")
+    assert builds is not None
+    assert (builds.status, builds.reason) == ("Unknown", "NotBuilt")
     assert [(each.name, each.ready) for each in project.status.environments] == [("pr-123", True)]
     await e2e.client.delete(Project, "my-project", namespace="my-team")
     await e2e.sandbox.gone(Project, "my-project", namespace="my-team", seconds=120)

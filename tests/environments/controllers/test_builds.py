@@ -10,7 +10,7 @@ import pytest_asyncio
 from kapsa.environments.build.engines import BuildEngines
 from kapsa.environments.resources import Environment
 from kapsa.environments.settings import Settings
-from tests.environments.fakes import commit_of
+from tests.environments.fakes import commit_of, deployment, service
 from tests.environments.sandbox import Sandbox
 from tests.environments.tenant import Tenant
 
@@ -294,3 +294,53 @@ async def test_a_cancelled_build_is_counted_under_the_engine_that_built_it(kpack
     metrics = kpack.sandbox.metrics()
     assert metrics['kapsa_builds_total{engine="kpack",result="cancelled"}'] == 1
     assert 'kapsa_builds_total{engine="buildkit",result="cancelled"}' not in metrics
+
+
+# -- projects that build nothing -----------------------------------------------------------------------------
+
+VALUES = {"type": "helm", "values": {"image": {"repository": "registry.example.com/org/app"}}}
+
+
+async def test_a_project_that_is_never_built_says_why_and_what_to_set(tenant: Tenant) -> None:
+    tenant.systems.renderer.objects = [
+        deployment("web", "registry.example.com/org/app:latest"),
+        service("web"),
+    ]
+    await tenant.project(deployment=VALUES)
+    await tenant.environment()
+    ready = await tenant.ready()
+    condition, deployed = ready.status.condition("BuildReady"), ready.status.condition("DeploymentReady")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("True", "NotBuilt")
+    assert "set build and registry.imageRepository of the Project, such as registry.example.com/org/app" in (
+        condition.message
+    )
+    assert deployed is not None
+    assert "registry.example.com/org/app:latest is the same for every commit" in deployed.message
+    await tenant.sandbox.at_rest()
+    project = (await tenant.project_now()).status.condition("BuildSucceeded")
+    assert project is not None
+    assert (project.status, project.reason, project.message) == ("Unknown", "NotBuilt", condition.message)
+
+
+async def test_a_project_that_wants_no_build_is_not_told_to_build(tenant: Tenant) -> None:
+    await tenant.project(build={"strategy": "none"})
+    await tenant.environment()
+    condition = (await tenant.ready()).status.condition("BuildReady")
+    assert condition is not None
+    assert condition.reason == "NotRequested"
+    assert (await tenant.project_now()).status.condition("BuildSucceeded") is None
+
+
+async def test_images_with_a_version_of_their_own_are_no_reason_to_warn(tenant: Tenant) -> None:
+    pinned = f"registry.example.com/org/app@sha256:{'0' * 64}"
+    tenant.systems.renderer.objects = [
+        deployment("web", pinned),
+        deployment("db", "postgres:16"),
+        service("web"),
+    ]
+    await tenant.project()
+    await tenant.environment()
+    deployed = (await tenant.ready()).status.condition("DeploymentReady")
+    assert deployed is not None
+    assert "same for every commit" not in deployed.message

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 
 from kapsa.adapters.errors import Refused
 from kapsa.adapters.oci.image_reference import ImageReference
+from kapsa.environments.build.missing_build import NOT_BUILT, missing_build
 from kapsa.environments.images.repository_rules import registry_refusal
 from kapsa.environments.resources import Environment, EnvironmentSummary, Project, Registry, TeamNamespace
 from kapsa.environments.sources.listings import Listing
@@ -46,7 +47,7 @@ def report(
         for each in there
         if not each.metadata.deleting
     ]
-    _builds(ctx, readable.values())
+    _builds(project, ctx, readable.values())
     _registry(project, ctx, registry, team)
     for condition in ("RepositoryAccessible", "RegistryReady"):
         current = ctx.status.condition(condition)
@@ -117,7 +118,10 @@ def _image(project: Project, registry: Registry) -> ImageReference | None:
     return None
 
 
-def _builds(ctx: Context[Project], environments: Collection[Environment]) -> None:
+def _builds(project: Project, ctx: Context[Project], environments: Collection[Environment]) -> None:
+    if why := missing_build(project):
+        ctx.condition("BuildSucceeded", None, reason=NOT_BUILT, message=why)
+        return
     failed = [
         each.name
         for each in environments

@@ -17,6 +17,7 @@ from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.adapters.oci.registries import DigestCache, RegistryAccess
 from kapsa.adapters.redaction import tail
 from kapsa.environments.build.identity import build_name, image_tag
+from kapsa.environments.build.missing_build import NOT_BUILT, missing_build
 from kapsa.environments.build.walls import build_walls
 from kapsa.environments.images.registry_access import access_to, login_to
 from kapsa.environments.images.repository_rules import own_credentials, registry_refusal
@@ -92,6 +93,8 @@ class BuildStep:
                 hint="Set registry.imageRepository of the Project.",
                 after=None,
             )
+        if why := missing_build(visit.project):
+            return Done(why, reason=NOT_BUILT)
         return Done("the rendered objects name their own images", reason="NotRequested")
 
     # -- the build -------------------------------------------------------------------------------------------

@@ -6,7 +6,10 @@ import copy
 from collections.abc import Iterable
 from typing import ClassVar
 
+from kapsa.adapters.errors import Refused
 from kapsa.adapters.manifests.pod_templates import containers, entries, pod_spec
+from kapsa.adapters.oci.image_reference import ImageReference
+from kapsa.environments.build.missing_build import missing_build
 from kapsa.environments.images.repository_rules import image_refusal
 from kapsa.environments.namespace_objects.children import RENDERED_KINDS, kind_string, shown
 from kapsa.environments.namespace_objects.copies import COPIED_FROM
@@ -50,7 +53,7 @@ class RenderStep:
             pull_secret=pull_secret_name(visit),
         )
         made = await self._renderer.render(request)
-        visit.warnings = made.warnings
+        visit.warnings = (*made.warnings, *_fixed_images(visit, made.objects))
         rendered = [copy.deepcopy(each) for each in made.objects]
         await self._kept.settle(visit, made, rendered)
         refusal = _refusal(visit, rendered)
@@ -60,6 +63,23 @@ class RenderStep:
             rendered = [suspend(each) for each in rendered]
         visit.objects = rendered
         return Done(f"rendered {len(rendered)} objects from commit {visit.commit[:12]}")
+
+
+def _fixed_images(visit: StepRun, objects: Iterable[Manifest]) -> list[str]:
+    """Return a warning for each image of a project without a build that no commit changes."""
+    if not missing_build(visit.project):
+        return []
+    specs = [spec for each in objects if (spec := pod_spec(each)) is not None]
+    images = {str(container.get("image") or "") for spec in specs for container in containers(spec)}
+    return [f"{image} is the same for every commit" for image in sorted(images) if _is_latest(image)]
+
+
+def _is_latest(text: str) -> bool:
+    try:
+        image = ImageReference.parse(text)
+    except Refused:
+        return False
+    return not image.digest and image.tag in ("", "latest")
 
 
 def _refusal(visit: StepRun, rendered: Iterable[Manifest]) -> StepFailure | None:
