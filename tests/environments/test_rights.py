@@ -10,6 +10,11 @@ from tests.environments.sandbox import Sandbox
 
 pytestmark = pytest.mark.virtual_time
 
+ONLY_AFTER_AN_UPGRADE = [
+    f"delete {kind}webhookconfigurations.admissionregistration.k8s.io" for kind in ("mutating", "validating")
+]
+"""Rights to delete a registration whose last webhook an upgrade has dropped: one process cannot do that."""
+
 
 async def test_the_rights_are_enough_and_none_is_left_over(sandbox: Sandbox) -> None:
     scenario = FullScenario(sandbox)
@@ -20,4 +25,5 @@ async def test_the_rights_are_enough_and_none_is_left_over(sandbox: Sandbox) -> 
         audit(recorded.call, recorded.status, 0)
     granted = grants(scenario.operator.rights(), namespace=scenario.settings.namespace)
     assert audit.missing(granted) == []
-    assert not (left_over := audit.surplus(granted)), left_over
+    left_over = [each for each in audit.surplus(granted) if each not in ONLY_AFTER_AN_UPGRADE]
+    assert not left_over, left_over
