@@ -106,6 +106,7 @@ def make_operator(
     systems = systems or ExternalSystems.of(settings, connections)
     metrics = EnvironmentMetrics()
     access = RepositoryAccess()
+    domains = DomainPools(settings, metrics=metrics, rng=rng)
     listings = Listings(systems.git, systems.commit_times, access, metrics)
 
     @contextlib.asynccontextmanager
@@ -139,13 +140,13 @@ def make_operator(
                 renderer=systems.renderer,
                 builds=systems.builds,
                 images=systems.images,
-                domains=DomainPools(settings, metrics=metrics, rng=rng),
+                domains=domains,
                 prober=systems.prober,
                 metrics=metrics,
             ),
             DomainPoolController(),
             RegistryController(settings, systems.http, metrics),
-            PreviewEnvironmentController(settings, metrics.previews),
+            PreviewEnvironmentController(settings, metrics.previews, domains),
         ],
         leader_election=LeaderElection(name=LEASE, namespace=settings.namespace)
         if settings.leader_election

@@ -17,7 +17,7 @@ from kapsa.environments.controllers.preview_environment import (
     rolled_out,
 )
 from kapsa.environments.names import OWNER_UID
-from kapsa.environments.resources import PreviewEnvironment
+from kapsa.environments.resources import DomainPool, PreviewEnvironment
 from kapsa.environments.settings import Settings
 from kapsa.runtime import Audit, grants
 from kapsa.runtime.testing import Harness, RecordedCall, Sample, Scenario, crash_at_every_write
@@ -306,7 +306,8 @@ def test_a_rollout_has_failed_when_its_deployment_says_so() -> None:
 
 
 async def test_the_declared_rights_are_enough_and_none_is_too_many(sandbox: Sandbox) -> None:
-    operator, audit = make_operator(), Audit()
+    domain = f"{sandbox.unique}.example.com"
+    operator, audit = make_operator(Settings(preview_environment_domain=domain)), Audit()
 
     def observe(recorded: RecordedCall) -> None:
         audit(recorded.call, recorded.status, 0)
@@ -315,6 +316,11 @@ async def test_the_declared_rights_are_enough_and_none_is_too_many(sandbox: Sand
     await sandbox.start(operator)
     preview = Preview(sandbox)
     await preview.ask(ttl_seconds=60)
+    await preview.ready()
+    pool = {"baseDomains": [domain]}
+    await sandbox.apply(DomainPool, sandbox.unique, {**pool, "allowedNamespaces": {"names": ["others"]}})
+    await sandbox.condition(PreviewEnvironment, preview.name, "False", reason="DomainPoolNotAllowed")
+    await sandbox.apply(DomainPool, sandbox.unique, pool)
     await preview.ready()
     await sandbox.client.patch(NAMESPACE, preview.namespace, {"metadata": {"labels": {"pr-number": "7"}}})
     await sandbox.gone(PreviewEnvironment, preview.name, seconds=120)
@@ -334,7 +340,7 @@ def scenario(*, expires: bool) -> Scenario:
     }
 
     async def prepare(harness: Harness) -> None:
-        await harness.install(PreviewEnvironment)
+        await harness.install(PreviewEnvironment, DomainPool)
         await harness.apply(manifest)
 
     return Scenario(operator=make_operator, prepare=prepare, ignore=["pods"])

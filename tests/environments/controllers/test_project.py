@@ -129,30 +129,6 @@ async def test_more_previews_than_allowed_wait_in_a_queue(tenant: Tenant) -> Non
     assert (await tenant.project_now()).status.queue == []
 
 
-async def test_branches_without_a_recent_commit_get_no_preview(tenant: Tenant) -> None:
-    for number in range(40):
-        tenant.systems.git.push(f"old{number}", committed_at=datetime(2019, 5, 1, tzinfo=UTC))
-    tenant.systems.git.push("login", committed_at=tenant.clock.now() - timedelta(hours=1))
-    await previewing(tenant)
-    await tenant.sandbox.exists(Environment, "login", namespace=tenant.home)
-    await tenant.clock.sleep(5)
-    assert set(await previews(tenant)) == {"login"}
-    assert (await tenant.project_now()).status.queue == []
-
-
-async def test_at_most_ten_previews_exist_unless_the_project_says_otherwise(tenant: Tenant) -> None:
-    for number in range(12):
-        tenant.systems.git.push(f"branch{number}")
-    await previewing(tenant)
-
-    async def two_wait() -> bool:
-        return len((await tenant.project_now()).status.queue) == 2
-
-    await tenant.sandbox.until(two_wait, "two previews wait in the queue")
-    await tenant.clock.sleep(5)
-    assert len(await previews(tenant)) == 10
-
-
 async def test_a_preview_expires_a_ttl_after_its_commit_was_made_not_after_it_was_seen(
     tenant: Tenant,
 ) -> None:

@@ -8,7 +8,6 @@ import pytest
 import pytest_asyncio
 
 from kapsa.environments.settings import Settings
-from tests.environments.fakes import deployment, service
 from tests.environments.sandbox import Sandbox
 from tests.environments.tenant import Tenant
 
@@ -123,34 +122,6 @@ async def test_a_project_cannot_raise_its_quota_beyond_the_ceiling(tenant: Tenan
     assert failed.status.failure is not None
     assert "at most 200 is allowed" in failed.status.failure.message
     assert (await hard_of(tenant))["pods"] == "50"
-
-
-async def test_a_hundred_thousand_replicas_exceed_the_quota_and_the_control_plane_goes_on(
-    tenant: Tenant,
-) -> None:
-    tenant.systems.renderer.objects = [deployment("web", "app:1", replicas=100_000), service("web")]
-    await tenant.environment("flood")
-    failed = await tenant.reaches("flood", "DeploymentReady", "False", "QuotaExceeded", seconds=300)
-    assert failed.status.phase == "Failed"
-    pods = (await tenant.client.list("v1/Pod", namespace=tenant.namespace_of("flood"))).items
-    assert len(pods) <= 50
-    tenant.systems.renderer.objects = None
-    await tenant.environment("other")
-    await tenant.ready("other")
-
-
-async def test_a_volume_of_a_hundred_tebibytes_is_refused_from_the_first_moment(tenant: Tenant) -> None:
-    claim = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "data"},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "100Ti"}}},
-    }
-    tenant.systems.renderer.objects = [claim, deployment("web", "app:1"), service("web")]
-    await tenant.environment("greedy")
-    failed = await tenant.reaches("greedy", "DeploymentReady", "False", "QuotaExceeded")
-    assert failed.status.failure is not None
-    assert failed.status.failure.object == "PersistentVolumeClaim data"
 
 
 async def test_labels_of_the_namespace_are_put_back_and_those_of_others_kept(tenant: Tenant) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from kapsa.environments.settings import Settings
-from tests.environments.fake_controllers import closed_nodes
 from tests.environments.fakes import deployment, service
 from tests.environments.sandbox import Sandbox
 from tests.environments.tenant import Tenant
@@ -58,26 +57,6 @@ async def test_a_rollout_that_has_no_deadline_of_its_own_fails_at_ours(tenant: T
     assert failure is not None
     assert (failure.step, failure.object) == ("apply", "StatefulSet data")
     assert "0 of 1 replicas are ready" in failure.message
-
-
-async def test_a_pod_lost_after_the_rollouts_deadline_degrades_the_environment_and_does_not_fail_it(
-    tenant: Tenant,
-) -> None:
-    await tenant.start(Settings(rollout_timeout=5))
-    await tenant.project()
-    await tenant.environment()
-    await tenant.ready()
-    await tenant.clock.sleep(6)
-    namespace = tenant.namespace_of("one")
-    async with closed_nodes(tenant.client):
-        await tenant.client.delete_collection("v1/Pod", namespace=namespace)
-        degraded = await tenant.reaches("one", "DeploymentReady", "False", "Degraded")
-        await tenant.clock.sleep(7)
-        assert (await tenant.get()).status.phase == "Degraded"
-    assert (degraded.status.phase, degraded.status.failure) == ("Degraded", None)
-    recovered = await tenant.ready()
-    assert recovered.status.phase == "Ready"
-    assert recovered.status.rollout == degraded.status.rollout
 
 
 async def test_a_namespace_that_is_created_again_starts_a_new_rollout(tenant: Tenant) -> None:

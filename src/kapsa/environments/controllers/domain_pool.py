@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kapsa.environments.hosts.choice import domain_counts, shared_domains
-from kapsa.environments.resources import Allocation, DomainPool, Environment
+from kapsa.environments.resources import Allocation, DomainPool, Environment, PreviewEnvironment
 from kapsa.runtime import (
     Cache,
     Change,
@@ -29,6 +29,10 @@ from kapsa.runtime import (
 
 __all__ = ["DomainPoolController"]
 
+_HOLDERS: dict[str, type[Environment | PreviewEnvironment]] = {
+    kind.kind: kind for kind in (Environment, PreviewEnvironment)
+}
+"""The kinds that hold hosts."""
 _LOOK_AGAIN_SECONDS = 3600.0
 _HOLDERS_SHOWN = 5
 """The number of holders in a condition; the status lists all."""
@@ -60,7 +64,7 @@ class DomainPoolController(Controller[DomainPool]):
     # Every allocation changes the status. Unless the pool is being deleted, that needs no reconcile.
     predicates = (any_of(generation_changed, _is_going),)
     watches = (
-        Watch(Environment, map=_holding_pools, predicates=(_is_gone,)),
+        *(Watch(kind, map=_holding_pools, predicates=(_is_gone,)) for kind in _HOLDERS.values()),
         Watch(DomainPool, map=_other_pools, predicates=(generation_changed,)),
     )
     rules = (rule_for(DomainPool, "create", "patch"),)
@@ -108,11 +112,12 @@ async def _exists(allocation: Allocation, ctx: Context[DomainPool]) -> bool:
     The cache may lag, so the API server decides.
     """
     namespace, _, name = allocation.environment.partition("/")
-    cached = ctx.get(Environment, name, namespace=namespace)
+    kind = _HOLDERS[allocation.kind]
+    cached = ctx.get(kind, name, namespace=namespace)
     if cached is not None and cached.metadata.uid == allocation.uid:
         return True
     try:
-        live = await ctx.client.get(Environment, name, namespace=namespace)
+        live = await ctx.client.get(kind, name, namespace=namespace)
     except (NotFound, ValueError):
         return False
     return live.metadata.uid == allocation.uid

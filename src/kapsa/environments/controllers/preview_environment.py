@@ -12,10 +12,13 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
+from kapsa.adapters.errors import ExternalError
 from kapsa.environments.expiry import Expiry, ExpiryVerdict
+from kapsa.environments.hosts.choice import HostRequest
+from kapsa.environments.hosts.pools import DomainPools
 from kapsa.environments.metrics import PreviewMetrics
 from kapsa.environments.namespace_objects.preview_objects import MANAGED_LABELS, PreviewObjects, namespace_of
-from kapsa.environments.resources import PreviewEnvironment
+from kapsa.environments.resources import DomainPool, PreviewEnvironment, TeamNamespace
 from kapsa.environments.settings import Settings
 from kapsa.environments.sources.previews import ALLOW_MASS_DELETION
 from kapsa.environments.tenancy.namespaces import (
@@ -27,7 +30,19 @@ from kapsa.environments.tenancy.namespaces import (
     owners,
     release,
 )
-from kapsa.runtime import Cache, ClientError, Context, Controller, Key, Requeue, StoredObject, Watch, rule_for
+from kapsa.runtime import (
+    Cache,
+    ClientError,
+    Context,
+    Controller,
+    Key,
+    PolicyRule,
+    Requeue,
+    StoredObject,
+    Watch,
+    generation_changed,
+    rule_for,
+)
 
 __all__ = ["PreviewEnvironmentController"]
 
@@ -48,6 +63,11 @@ def _previews_of(namespace: StoredObject, cache: Cache) -> Iterable[Key]:
     return [each.key for each in cache.by_index(PreviewEnvironment, "made namespace", namespace.name)]
 
 
+def _all_previews(_: StoredObject, cache: Cache) -> Iterable[Key]:
+    """Map a pool to all previews."""
+    return [each.key for each in cache.select(PreviewEnvironment.gvk)]
+
+
 class PreviewEnvironmentController(Controller[PreviewEnvironment]):
     """The controller of PreviewEnvironments."""
 
@@ -57,17 +77,26 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
         # All namespaces: one of another owner has none of our labels, yet blocks a preview.
         Watch(NAMESPACE, map=_previews_of),
         *(Watch(kind, map=owners, labels=MANAGED_LABELS) for kind in CHILDREN),
+        # A pool with the domain of previews allocates their hosts from then on.
+        Watch(DomainPool, map=_all_previews, predicates=(generation_changed,)),
     )
     rules = (
         rule_for(PreviewEnvironment, "delete"),
         rule_for(NAMESPACE, "create", "patch", "delete"),
         *(rule_for(kind, "create", "patch") for kind in CHILDREN),
+        rule_for(INGRESS, "delete"),
+        PolicyRule(
+            group="kapsa-project.io", resources=("domainpools/status",), verbs=("patch",), namespaced=False
+        ),
     )
 
-    def __init__(self, settings: Settings, metrics: PreviewMetrics | None = None) -> None:
+    def __init__(
+        self, settings: Settings, metrics: PreviewMetrics | None = None, domains: DomainPools | None = None
+    ) -> None:
         self.settings = settings
         self.metrics = metrics or PreviewMetrics()
         self._expiry = Expiry()
+        self._domains = domains or DomainPools(settings)
         self.max_concurrent_reconciles = settings.max_concurrent_reconciles
         self.reconcile_timeout = settings.reconciliation_timeout
         super().__init__()
@@ -86,11 +115,14 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
             await self._provision(preview, ctx, children)
         except (ForeignNamespaceError, NamespaceChangingError) as obstacle:
             return self._blocked(ctx, obstacle, lifetime)
+        except ExternalError as refusal:
+            return await self._without_host(ctx, children, refusal, lifetime)
         return Requeue(after=lifetime.after) if lifetime.after is not None else None
 
     async def finalize(self, preview: PreviewEnvironment, ctx: Context[PreviewEnvironment]) -> Requeue | None:
         waits_for = await release(ctx)
         if not waits_for:
+            await self._domains.release(ctx, preview.metadata.uid)
             self._expiry.forget(preview.metadata.uid)
             return None
         ctx.condition("Ready", False, reason="NamespaceTerminating", message=waits_for)
@@ -125,6 +157,7 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
         made = preview.status.ready_at is not None
         async with self._step("namespace"):
             await claim(ctx, children.namespace, labels=children.namespace_labels)
+        await self._domains.hold(ctx, _host_request(preview, children, ctx))
         async with self._step("networkpolicy"):  # before the pod: it never runs unprotected
             await ctx.apply(children.network_policy(), owner=False)
         async with self._step("update" if made else "deployment"):
@@ -185,6 +218,24 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
         left = lifetime.after if lifetime.after is not None else _LOOK_AGAIN_SECONDS
         return Requeue(after=min(_LOOK_AGAIN_SECONDS, left))
 
+    async def _without_host(
+        self,
+        ctx: Context[PreviewEnvironment],
+        children: PreviewObjects,
+        refusal: ExternalError,
+        lifetime: ExpiryVerdict,
+    ) -> Requeue:
+        """Report that the preview may not have its host, and withdraw its route: a host never has two owners."""
+        await ctx.delete(INGRESS, children.ingress_name, namespace=children.namespace)
+        ctx.status.url = None
+        ctx.condition("Ready", False, reason=refusal.reason, message=f"{refusal}. {refusal.hint}")
+        if ctx.status.phase != "Failed":
+            self.metrics.failed.labels("ingress").inc()
+            ctx.event("Warning", refusal.reason, str(refusal), action="Route")
+        ctx.status.phase = "Failed"
+        left = lifetime.after if lifetime.after is not None else _LOOK_AGAIN_SECONDS
+        return Requeue(after=min(_LOOK_AGAIN_SECONDS, left))
+
     @asynccontextmanager
     async def _step(self, name: str) -> AsyncIterator[None]:
         """Count a failed request of a step, and raise it again."""
@@ -193,6 +244,20 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
         except ClientError:
             self.metrics.failed.labels(name).inc()
             raise
+
+
+def _host_request(
+    preview: PreviewEnvironment, children: PreviewObjects, ctx: Context[PreviewEnvironment]
+) -> HostRequest:
+    namespace = ctx.get(NAMESPACE, preview.namespace, namespace="")
+    labels = (namespace["metadata"].get("labels") or {}) if namespace is not None else {}
+    return HostRequest(
+        uid=preview.metadata.uid,
+        kind="PreviewEnvironment",
+        environment=str(preview.metadata),
+        host=children.host,
+        team=TeamNamespace(preview.namespace, labels),
+    )
 
 
 def expiry(preview: PreviewEnvironment) -> datetime | None:

@@ -13,6 +13,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from typing import Literal
 
 import msgspec
 
@@ -41,6 +42,7 @@ __all__ = [
     "current_choice",
     "domain_counts",
     "is_open",
+    "is_pooled",
     "shared_domains",
 ]
 
@@ -56,6 +58,8 @@ class HostRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     uid: str
     """The UID of the environment."""
+    kind: Literal["Environment", "PreviewEnvironment"] = "Environment"
+    """The kind of the resource that asks for it."""
     environment: str
     """The namespace and name of the environment."""
     project: str = ""
@@ -166,6 +170,11 @@ def _requested(pools: Sequence[DomainPool], allowed: Sequence[DomainPool], reque
             reason="HostNotAllowed",
             hint="Choose another host, or ask an administrator to change allocationPolicy.subdomains of the pool",
         )
+    _refuse_taken(pools, request)
+    return choice
+
+
+def _refuse_taken(pools: Sequence[DomainPool], request: HostRequest) -> None:
     holder = _holders(pools).get(request.host)
     if holder is not None and holder.uid != request.uid:
         raise Refused(
@@ -173,7 +182,17 @@ def _requested(pools: Sequence[DomainPool], allowed: Sequence[DomainPool], reque
             reason="HostTaken",
             hint="Choose another host, or delete that environment first",
         )
-    return choice
+
+
+def is_pooled(pools: Sequence[DomainPool], request: HostRequest) -> bool:
+    """Return whether a pool allocates the requested host. One that none allocates can have no other holder.
+
+    Raises ExternalError if a pool that is being deleted has it allocated to another environment.
+    """
+    if any(request.host.endswith(f".{domain}") for domain in _owners(pools)):
+        return True
+    _refuse_taken(pools, request)
+    return False
 
 
 def _generated(

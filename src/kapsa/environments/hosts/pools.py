@@ -23,6 +23,7 @@ from kapsa.environments.hosts.choice import (
     choose,
     current_choice,
     domain_counts,
+    is_pooled,
 )
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.ports import HostGrant
@@ -80,7 +81,22 @@ class DomainPools:
         await self.release(ctx, request.uid, keep=choice.host)
         return self._grant(choice)
 
-    async def release(self, ctx: Context[Environment], uid: str, *, keep: str = "") -> None:
+    async def hold(self, ctx: Context[Any], request: HostRequest) -> None:
+        """Allocate exactly the requested host, if it is under a domain of a pool. Other hosts need no pool.
+
+        Raises ExternalError if the host is taken, reserved, or not open to the namespace.
+        """
+        pools = ctx.list(DomainPool, namespace="")
+        if current_choice(pools, request) is not None or not is_pooled(pools, request):
+            return
+        try:
+            async with self._lock:
+                await self._allocate(ctx, request)
+        except ExternalError:
+            self._metrics.domain_allocations.labels("refused").inc()
+            raise
+
+    async def release(self, ctx: Context[Any], uid: str, *, keep: str = "") -> None:
         """Release all hosts of the environment with this UID, except the one to keep."""
         cached = ctx.list(DomainPool, namespace="")
         # On deletion, read from the API server: the cache may lack a write whose response was lost.
@@ -91,7 +107,7 @@ class DomainPools:
         async with self._lock:
             await self._release(ctx, uid, keep=keep)
 
-    async def _release(self, ctx: Context[Environment], uid: str, *, keep: str = "") -> None:
+    async def _release(self, ctx: Context[Any], uid: str, *, keep: str = "") -> None:
         for _ in range(_ATTEMPTS):
             holding = [pool for pool in await self._read(ctx) if allocations_of(pool, uid, but=keep)]
             if not holding:
@@ -104,7 +120,7 @@ class DomainPools:
             f"could not release the hosts of environment {uid}: the pools kept changing", reason="PoolBusy"
         )
 
-    async def _allocate(self, ctx: Context[Environment], request: HostRequest) -> Choice:
+    async def _allocate(self, ctx: Context[Any], request: HostRequest) -> Choice:
         for _ in range(_ATTEMPTS):
             pools = await self._all(ctx)
             kept = current_choice(pools, request)
@@ -114,6 +130,7 @@ class DomainPools:
             allocation = Allocation(
                 host=choice.host,
                 project=request.project,
+                kind=request.kind,
                 environment=request.environment,
                 uid=request.uid,
             )
@@ -126,7 +143,7 @@ class DomainPools:
             await self._release(ctx, request.uid)
         raise ExternalFailure("could not allocate a host: the pools kept changing", reason="PoolBusy")
 
-    async def _is_held_alone(self, ctx: Context[Environment], host: str, uid: str) -> bool:
+    async def _is_held_alone(self, ctx: Context[Any], host: str, uid: str) -> bool:
         """Return whether no other pool allocated the host between the read and the write."""
         pools = await self._read(ctx)
         return not any(
@@ -135,7 +152,7 @@ class DomainPools:
 
     async def _write(
         self,
-        ctx: Context[Environment],
+        ctx: Context[Any],
         pool: DomainPool,
         allocations: list[Allocation],
         *,
@@ -165,7 +182,7 @@ class DomainPools:
             return False
         return True
 
-    async def _all(self, ctx: Context[Environment]) -> Sequence[DomainPool]:
+    async def _all(self, ctx: Context[Any]) -> Sequence[DomainPool]:
         """Return the pools from the API server, with the built-in pool if there is no other."""
         for _ in range(_ATTEMPTS):
             pools = await self._read(ctx)
@@ -180,7 +197,7 @@ class DomainPools:
             await self._ensure_built_in(ctx, domain, exists=built_in is not None)
         raise ExternalFailure(f"could not create DomainPool {BUILT_IN}: it kept changing", reason="PoolBusy")
 
-    async def _ensure_built_in(self, ctx: Context[Environment], domain: str, *, exists: bool) -> None:
+    async def _ensure_built_in(self, ctx: Context[Any], domain: str, *, exists: bool) -> None:
         if exists:
             await ctx.patch(DomainPool, BUILT_IN, {"spec": {"baseDomains": [domain]}}, namespace="")
             return
@@ -189,7 +206,7 @@ class DomainPools:
         except AlreadyExists:
             return  # another process created it; the next read returns it
 
-    async def _read(self, ctx: Context[Environment]) -> Sequence[DomainPool]:
+    async def _read(self, ctx: Context[Any]) -> Sequence[DomainPool]:
         return (await ctx.client.list(DomainPool)).items
 
     def _grant(self, choice: Choice) -> HostGrant:

@@ -43,6 +43,10 @@ class PreviewObjects(msgspec.Struct, frozen=True):
         return f"{self.stem}.{self.settings.preview_environment_domain}"
 
     @property
+    def ingress_name(self) -> str:
+        return f"{self.stem}-ingress"
+
+    @property
     def url(self) -> str:
         return f"https://{self.host}"
 
@@ -140,7 +144,7 @@ class PreviewObjects(msgspec.Struct, frozen=True):
         return {
             "apiVersion": "networking.k8s.io/v1",
             "kind": "Ingress",
-            "metadata": self._metadata(f"{self.stem}-ingress", annotations),
+            "metadata": self._metadata(self.ingress_name, annotations),
             "spec": {
                 "ingressClassName": self.settings.ingress_class,
                 "tls": [secured],

@@ -93,6 +93,8 @@ class Allocation(Part):
     """The host."""
     project: str = ""
     """Namespace and name of the project."""
+    kind: Literal["Environment", "PreviewEnvironment"] = "Environment"
+    """Kind of the resource that holds the host."""
     environment: str
     """Namespace and name of the environment."""
     uid: str

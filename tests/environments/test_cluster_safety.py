@@ -1,0 +1,227 @@
+"""Safety of a shared cluster: strangers' namespaces, wrong clocks, floods and failures that heal. On both engines."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Protocol, cast
+
+from kapsa.environments.names import OWNER_UID
+from kapsa.environments.resources import Environment, PreviewEnvironment, Project
+from kapsa.environments.settings import Settings
+from kapsa.environments.sources.previews import ALLOW_MASS_DELETION
+from tests.environments.fake_controllers import closed_nodes
+from tests.environments.fakes import deployment, service
+from tests.environments.previews import Preview, make_operator
+from tests.environments.sandbox import Sandbox
+from tests.environments.tenant import Tenant
+
+MONTH = timedelta(days=30)
+
+
+class SettableClock(Protocol):
+    """A clock whose wall time can be wrong."""
+
+    ahead: timedelta
+
+
+def settable(sandbox: Sandbox) -> SettableClock:
+    """Give the operators that start from now on a clock that can be set."""
+
+    class Set(type(sandbox.clock)):  # type: ignore[misc] - the clock of either engine
+        ahead = timedelta()
+
+        def now(self) -> datetime:
+            return super().now() + self.ahead  # type: ignore[no-any-return]
+
+    clock = Set()
+    sandbox.harness.clock = clock
+    return cast("SettableClock", clock)
+
+
+async def names(tenant: Tenant) -> set[str]:
+    """Return the environments that are not being deleted."""
+    listed = await tenant.client.list(Environment, namespace=tenant.home)
+    return {each.name for each in listed.items if not each.metadata.deleting}
+
+
+async def test_a_deleted_environment_leaves_a_namespace_alone_that_only_has_its_label(tenant: Tenant) -> None:
+    await tenant.project()
+    made = await tenant.environment()
+    await tenant.ready()
+    stranger = f"payroll-prod-{tenant.sandbox.unique}"
+    await tenant.sandbox.make_namespace(stranger, **{OWNER_UID: made.metadata.uid})
+    await tenant.client.delete(Environment, "one", namespace=tenant.home)
+    await tenant.sandbox.gone(Environment, "one", namespace=tenant.home)
+    assert await tenant.sandbox.get("v1/Namespace", tenant.namespace_of("one"), namespace="") is None
+    left = await tenant.sandbox.get("v1/Namespace", stranger, namespace="")
+    assert "deletionTimestamp" not in left["metadata"]
+    await tenant.sandbox.event("NamespaceKept", stranger)
+
+
+async def test_a_namespace_with_the_right_name_and_label_is_not_adopted_if_it_was_there_before(
+    tenant: Tenant,
+) -> None:
+    await tenant.project()
+    await tenant.sandbox.harness.stop()
+    made = await tenant.environment()
+    name = tenant.namespace_of("one")
+    stranger = await tenant.sandbox.make_namespace(name, **{OWNER_UID: made.metadata.uid})
+    await tenant.start()
+    failed = await tenant.reaches("one", "NamespaceReady", "False", "NamespaceNotOurs")
+    assert failed.status.namespace is None
+    await tenant.client.delete(Environment, "one", namespace=tenant.home)
+    await tenant.sandbox.gone(Environment, "one", namespace=tenant.home)
+    left = await tenant.sandbox.get("v1/Namespace", name, namespace="")
+    assert left["metadata"]["uid"] == stranger["metadata"]["uid"]
+    assert "deletionTimestamp" not in left["metadata"]
+
+
+async def test_a_deleted_project_leaves_a_namespace_alone_that_only_has_its_label(tenant: Tenant) -> None:
+    made = await tenant.project()
+    await tenant.sandbox.condition(Project, "app")
+    stranger = f"payroll-prod-{tenant.sandbox.unique}"
+    await tenant.sandbox.make_namespace(stranger, **{OWNER_UID: made.metadata.uid})
+    await tenant.client.delete(Project, "app", namespace=tenant.name)
+    await tenant.sandbox.gone(Project, "app", namespace=tenant.name)
+    left = await tenant.sandbox.get("v1/Namespace", stranger, namespace="")
+    assert "deletionTimestamp" not in left["metadata"]
+
+
+async def test_a_pod_lost_after_the_rollouts_deadline_degrades_the_environment_and_does_not_fail_it(
+    tenant: Tenant,
+) -> None:
+    await tenant.sandbox.harness.stop()
+    await tenant.start(Settings(rollout_timeout=20))
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    await tenant.clock.sleep(21)
+    namespace = tenant.namespace_of("one")
+    async with closed_nodes(tenant.client):
+        await tenant.client.delete_collection("v1/Pod", namespace=namespace)
+        degraded = await tenant.reaches("one", "DeploymentReady", "False", "Degraded")
+        await tenant.clock.sleep(7)
+        assert (await tenant.get()).status.phase == "Degraded"
+    assert (degraded.status.phase, degraded.status.failure) == ("Degraded", None)
+    recovered = await tenant.ready()
+    assert recovered.status.phase == "Ready"
+    assert recovered.status.rollout == degraded.status.rollout
+
+
+async def test_a_hundred_thousand_replicas_exceed_the_quota_and_the_control_plane_goes_on(
+    tenant: Tenant,
+) -> None:
+    await tenant.project()
+    tenant.systems.renderer.objects = [deployment("web", "app:1", replicas=100_000), service("web")]
+    await tenant.environment("flood")
+    failed = await tenant.reaches("flood", "DeploymentReady", "False", "QuotaExceeded", seconds=300)
+    assert failed.status.phase == "Failed"
+    pods = (await tenant.client.list("v1/Pod", namespace=tenant.namespace_of("flood"))).items
+    assert len(pods) <= 50
+    tenant.systems.renderer.objects = None
+    await tenant.environment("other")
+    await tenant.ready("other")
+
+
+async def test_a_volume_of_a_hundred_tebibytes_is_refused_from_the_first_moment(tenant: Tenant) -> None:
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "100Ti"}}},
+    }
+    await tenant.project()
+    tenant.systems.renderer.objects = [claim, deployment("web", "app:1"), service("web")]
+    await tenant.environment("greedy")
+    failed = await tenant.reaches("greedy", "DeploymentReady", "False", "QuotaExceeded")
+    assert failed.status.failure is not None
+    assert failed.status.failure.object == "PersistentVolumeClaim data"
+
+
+async def test_branches_without_a_recent_commit_get_no_preview(tenant: Tenant) -> None:
+    for number in range(40):
+        tenant.systems.git.push(f"old{number}", committed_at=datetime(2019, 5, 1, tzinfo=UTC))
+    tenant.systems.git.push("login", committed_at=tenant.clock.now() - timedelta(hours=1))
+    await tenant.project(previewEnvironments={"enabled": True})
+    await tenant.sandbox.exists(Environment, "login", namespace=tenant.home)
+    await tenant.clock.sleep(5)
+    assert set(await names(tenant)) == {"login"}
+    assert (await tenant.project_now()).status.queue == []
+
+
+async def test_at_most_ten_previews_exist_unless_the_project_says_otherwise(tenant: Tenant) -> None:
+    for number in range(12):
+        tenant.systems.git.push(f"branch{number}")
+    await tenant.project(previewEnvironments={"enabled": True})
+
+    async def two_wait() -> bool:
+        return len((await tenant.project_now()).status.queue) == 2
+
+    await tenant.sandbox.until(two_wait, "two previews wait in the queue")
+    await tenant.clock.sleep(5)
+    assert len(await names(tenant)) == 10
+
+
+async def test_a_clock_that_jumps_ahead_deletes_no_environment(sandbox: Sandbox) -> None:
+    tenant, clock = Tenant(sandbox), settable(sandbox)
+    await tenant.start()
+    await tenant.project()
+    made = {"one", "two", "three", "four"}
+    for name in sorted(made):
+        await tenant.environment(name, ttl="24h")
+    for name in sorted(made):
+        await tenant.ready(name)
+    clock.ahead = MONTH
+    for name in sorted(made):
+        touched = {"metadata": {"annotations": {"touched": "true"}}, "spec": {"config": {}}}
+        await tenant.client.patch(Environment, name, touched, namespace=tenant.home)
+    await sandbox.event("ClockJumped")
+    await tenant.clock.sleep(5)
+    assert await names(tenant) == made
+
+
+async def test_a_clock_that_is_wrong_from_the_start_deletes_only_a_third_at_once_unless_allowed(
+    sandbox: Sandbox,
+) -> None:
+    tenant, clock = Tenant(sandbox), settable(sandbox)
+    await tenant.start()
+    await tenant.project()
+    for number in range(10):
+        await tenant.environment(f"env{number}", ttl="24h")
+    for number in range(10):
+        await tenant.ready(f"env{number}")
+    await sandbox.harness.stop()
+    clock.ahead = MONTH
+    await tenant.start()
+
+    async def some_are_gone() -> bool:
+        return len(await names(tenant)) == 7
+
+    await sandbox.until(some_are_gone, "three of ten environments have expired")
+    await sandbox.event("ExpiryBraked")
+    await tenant.clock.sleep(5)
+    assert len(await names(tenant)) == 7
+    allowed = {"metadata": {"annotations": {ALLOW_MASS_DELETION: "true"}}}
+    await tenant.client.patch(Project, "app", allowed, namespace=tenant.name)
+
+    async def all_are_gone() -> bool:
+        return not await names(tenant)
+
+    await sandbox.until(all_are_gone, "all environments have expired")
+
+
+async def test_a_wrong_clock_deletes_only_one_of_a_few_preview_environments(sandbox: Sandbox) -> None:
+    clock = settable(sandbox)
+    await sandbox.start(make_operator())
+    previews = [Preview(sandbox, sandbox.number + number) for number in range(3)]
+    for each in previews:
+        await each.ask(ttl_seconds=86_400)
+    for each in previews:
+        await each.ready()
+    await sandbox.harness.stop()
+    clock.ahead = MONTH
+    await sandbox.start(make_operator())
+    await sandbox.event("ExpiryBraked")
+    await sandbox.clock.sleep(5)
+    listed = await sandbox.client.list(PreviewEnvironment, namespace=sandbox.namespace)
+    assert len([each for each in listed.items if not each.metadata.deleting]) == 2
