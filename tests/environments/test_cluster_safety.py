@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, cast
 
+import pytest
+
 from kapsa.environments.names import OWNER_UID
 from kapsa.environments.resources import Environment, PreviewEnvironment, Project
 from kapsa.environments.settings import Settings
@@ -108,6 +110,7 @@ async def test_a_pod_lost_after_the_rollouts_deadline_degrades_the_environment_a
     assert recovered.status.rollout == degraded.status.rollout
 
 
+@pytest.mark.long
 async def test_a_hundred_thousand_replicas_exceed_the_quota_and_the_control_plane_goes_on(
     tenant: Tenant,
 ) -> None:
@@ -180,6 +183,7 @@ async def test_a_clock_that_jumps_ahead_deletes_no_environment(sandbox: Sandbox)
     assert await names(tenant) == made
 
 
+@pytest.mark.long
 async def test_a_clock_that_is_wrong_from_the_start_deletes_only_a_third_at_once_unless_allowed(
     sandbox: Sandbox,
 ) -> None:
