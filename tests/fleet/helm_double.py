@@ -127,6 +127,8 @@ class FakeClusters:
         self.rollback_fails = False
         self.unhealthy: set[tuple[str, str]] = set()
         """Clusters and charts: those controllers fail their checks."""
+        self.drifted: set[tuple[str, str]] = set()
+        """Clusters and charts: somebody has changed the pod templates of those controllers."""
         self.conclusive = False
         self.slow_to_stop: dict[ReleaseRef, int] = {}
         """The number of looks in which a stopped controller is still seen."""
@@ -302,7 +304,11 @@ class FakeClusters:
                 )
             else:
                 check = HealthCheck(CheckKind.PODS, Evidence.HEALTHY, "Passed", "1 of 1 ready")
-            return OperatorHealth(revision, chart, (check,), running)
+            checks = [check]
+            if (cluster.name, chart) in self.drifted:
+                message = "image was changed by kubectl-edit"
+                checks.append(HealthCheck(CheckKind.TEMPLATE, Evidence.UNKNOWN, "Drift", message))
+            return OperatorHealth(revision, chart, tuple(checks), running)
 
     async def validate_idle(self, cluster_id: uuid.UUID, release: ReleaseRef) -> OperatorHealth:
         async with self.interrupt("validate_idle"):

@@ -73,8 +73,10 @@ def _acts(kind: str, manifest: dict[str, Any]) -> bool:
     return (manifest.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
 
 
-async def test_two_controllers_never_run_at_a_switch_and_at_the_way_back(settings: FleetSettings) -> None:
-    async with live_fleet(settings, {"dev-1": "Dev"}) as fleet:
+async def test_two_controllers_never_run_at_a_switch_and_at_the_way_back(
+    settings: FleetSettings, engine: str
+) -> None:
+    async with live_fleet(settings, {"dev-1": "Dev"}, engine=engine) as fleet:
         await fleet.register_operator(sample_chart("1.0.0"), sample_chart("2.0.0"))
         await fleet.finish(await fleet.deploy("1.0.0", "Direct", forceReason="a first install"))
         await fleet.create_gadgets(3)
@@ -93,6 +95,8 @@ async def test_two_controllers_never_run_at_a_switch_and_at_the_way_back(setting
             await fleet.admin.post(f"/deployments/{deployment}/rollback", {"reason": "a drill"})
             await _await_rolled_back(fleet, deployment)
             assert await fleet.versions() == {"dev-1": "1.0.0"}
+            back = (await fleet.details(deployment))["clusters"][0]
+            assert back["handOverGapSeconds"] is not None
         assert await fleet.content() == before
         states = record.running()
         assert {NAMESPACE} in states

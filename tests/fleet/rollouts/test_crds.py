@@ -16,10 +16,12 @@ from kapsa.fleet.settings import FleetSettings
 from kapsa.fleet.testing.sample_chart import GROUP, gadget, gadget_crd
 from kapsa.runtime import Client
 from tests.eventually import eventually
+from tests.fleet.infrastructure.health.webhook_server import WebhookServer, webhook_server
 from tests.fleet.rollouts.live_fleet import CHART, NAMESPACE, SECONDS, LiveFleet, live_fleet, sample_chart
 
 ONE = {"dev-1": "Dev"}
 CRD = f"gadgets.{GROUP}"
+DEFINITION = "apiextensions.k8s.io/v1/CustomResourceDefinition"
 
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.long]
 
@@ -41,7 +43,7 @@ async def roll_back(fleet: LiveFleet, deployment: str) -> Any:
 
 async def schema_of(client: Client) -> Any:
     """Return what decides about the content of resources: identity and versions of the CRD."""
-    live = await client.get("apiextensions.k8s.io/v1/CustomResourceDefinition", CRD)
+    live = await client.get(DEFINITION, CRD)
     assert "deletionTimestamp" not in live["metadata"]
     return live["metadata"]["uid"], live["spec"]["versions"]
 
@@ -102,6 +104,46 @@ async def test_a_namespace_that_a_version_brought_and_its_resources_outlive_an_u
         live = await client.get("v1/Namespace", "tenants")
         assert "deletionTimestamp" not in live["metadata"]
         assert await fleet.content() == before
+
+
+def converted_crd(server: WebhookServer) -> dict[str, Any]:
+    """Return the CRD with a second version that is stored, and that has another name for a field."""
+    crd = gadget_crd()
+    (first,) = crd["spec"]["versions"]
+    second = json.loads(json.dumps(first).replace('"size"', '"amount"')) | {"name": "v2"}
+    crd["spec"] |= {"versions": [{**first, "storage": False}, second], "conversion": server.conversion()}
+    return crd
+
+
+@pytest.mark.parametrize("folder", ["crds", "templates"])
+async def test_what_a_new_conversion_webhook_has_stored_can_be_read_in_both_versions_after_the_rollback(
+    settings: FleetSettings, engine: str, folder: str
+) -> None:
+    async with webhook_server() as server, live_fleet(settings, ONE, engine=engine) as fleet:
+        server.renames = {"size": "amount"}
+        client, kind = fleet.clients["dev-1"], f"{GROUP}/v2/Gadget"
+        await fleet.register_operator(
+            sample_chart("1.0.0", crd_folder=folder),
+            sample_chart("2.0.0", crd=converted_crd(server), crd_folder=folder),
+        )
+        await fleet.finish(await fleet.deploy("1.0.0", "Direct"))
+        await fleet.create_gadgets(20)
+        before = await fleet.content()
+        second = await fleet.deploy("2.0.0", "Direct")
+        await fleet.finish(second)
+        for number in range(10):  # the same content, which is stored as v2 from now on
+            patch = {"spec": {"amount": number}}
+            await client.patch(kind, f"g-{number:03}", patch, namespace="default")
+        live = await client.get(DEFINITION, CRD)
+        assert live["status"]["storedVersions"] == ["v1", "v2"]
+
+        details = await roll_back(fleet, second)
+        server.converts = False
+        assert details["clusters"][0]["message"] == "", details["clusters"]
+        assert (await client.get(DEFINITION, CRD))["status"]["storedVersions"] == ["v1"]
+        await eventually(fleet.content, lambda seen: seen == before, "the content of before")
+        assert len((await client.list(kind)).items) == 20
+        assert await fleet.versions() == {"dev-1": "1.0.0"}
 
 
 async def test_a_breaking_change_of_a_crd_waits_for_an_approval_that_names_it(

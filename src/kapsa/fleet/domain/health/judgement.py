@@ -79,7 +79,7 @@ def judge_template(drift: DriftReading) -> HealthCheck | None:
         f"; {more} more" if more else ""
     )
     advice = "take the change back, or deploy again and decide with onConflict"
-    return HealthCheck(CheckKind.PODS, Evidence.UNKNOWN, "Drift", f"{message}: {advice}"[:500])
+    return HealthCheck(CheckKind.TEMPLATE, Evidence.UNKNOWN, "Drift", f"{message}: {advice}"[:500])
 
 
 def _health(facts: OperatorFacts, checks: Sequence[HealthCheck | None]) -> OperatorHealth:

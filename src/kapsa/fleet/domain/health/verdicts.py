@@ -22,6 +22,8 @@ class CheckKind(enum.StrEnum):
     """The part of an operator that a check looks at."""
 
     PODS = "Pods"
+    TEMPLATE = "Template"
+    """The pod template of a controller, in a gate: pods of another one prove nothing about a version."""
     WEBHOOKS = "Webhooks"
     CONVERSION = "Conversion"
     RESOURCES = "Resources"
@@ -52,6 +54,11 @@ class OperatorHealth(msgspec.Struct, frozen=True, rename="camel"):
     controller_pods: int = 0
     drift: DriftReading | None = None
     """None until it was read. It is not evidence: what somebody changed may work."""
+
+    def without(self, kind: CheckKind) -> "OperatorHealth":
+        """Return the health without the checks of a kind."""
+        checks = tuple(check for check in self.checks if check.kind is not kind)
+        return msgspec.structs.replace(self, checks=checks)
 
     @property
     def evidence(self) -> Evidence:

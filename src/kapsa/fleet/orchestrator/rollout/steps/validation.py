@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from kapsa.fleet.domain.health import (
+    CheckKind,
     Evidence,
     GateProgress,
     GateVerdict,
@@ -70,6 +71,9 @@ async def validate_reverted(turn: ClusterTurn, services: ClusterServices) -> Rol
     """Check that the release that ran before is healthy again."""
     target = turn.target
     health = await _observed(turn, services, target.live)
+    if not isinstance(health, ClusterUnreachable):
+        # What somebody had changed before the deployment, or owned all along, must not fail a rollback.
+        health = health.without(CheckKind.TEMPLATE)
     # Blue was never touched: it has the revision of before, and `revision` is that of green.
     revision = target.base_revision if target.blue_green else target.revision
     progress = _recorded(turn, health, chart_digest=target.base_digest, revision=revision)
@@ -77,7 +81,8 @@ async def validate_reverted(turn: ClusterTurn, services: ClusterServices) -> Rol
     verdict = judge_gate(progress, soak=timedelta(), success_threshold=0.0, patience=patience, now=turn.now)
     match verdict:
         case GateVerdict.PASS if target.blue_green:
-            return turn.advance(TargetStep.REMOVE, intent=turn.intend(target.next, target.revision))
+            removal = turn.intend(target.next, target.revision)
+            return turn.advance(TargetStep.REMOVE, intent=removal, **_gap(turn, progress))
         case GateVerdict.PASS:
             return turn.end(TargetStep.ROLLED_BACK, target.reason, target.message)
         case GateVerdict.WAIT:

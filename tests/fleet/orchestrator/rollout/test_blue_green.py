@@ -1,0 +1,124 @@
+"""Blue-green in virtual time: one controller at a time, there and back, and the end of blue."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from kapsa.fleet.domain.errors import StateConflict
+from kapsa.fleet.domain.rollout.deployments import DeploymentPhase
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.targets import TargetStep
+from kapsa.fleet.infrastructure.postgres.database import Database
+from tests.fleet.examples import ADMIN, DEPLOYER
+from tests.fleet.orchestrator.rollout.test_engine import BLUE_GREEN, GREEN, started
+from tests.fleet.rollout_harness import NEW, RELEASE
+
+
+async def test_blue_green_runs_one_controller_at_a_time_and_removes_blue_after_a_day(
+    database: Database,
+) -> None:
+    fleet = await started(database, "dev-1")
+    fleet.clusters.slow_to_stop = {RELEASE: 2}
+    made = await fleet.create(BLUE_GREEN)
+    await fleet.pass_time(timedelta(hours=23))
+    cluster = fleet.clusters["dev-1"]
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+    assert (cluster.replicas, cluster.webhooks) == ({RELEASE: 0, GREEN: 1}, GREEN)
+    assert cluster.history(RELEASE)
+    await fleet.run()
+    assert not cluster.history(RELEASE)
+    assert not cluster.two_controllers
+    target = (await fleet.targets(made.id))["dev-1"]
+    assert (target.step, target.gap_seconds) == (TargetStep.DONE, 60.0)
+
+
+async def test_blue_green_switches_back_while_blue_is_kept(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    made = await fleet.create(BLUE_GREEN)
+    await fleet.pass_time(timedelta(hours=20))
+    await fleet.deployments.rollback(ADMIN, made.id, reason="green leaks memory")
+    await fleet.run()
+    cluster = fleet.clusters["dev-1"]
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.ROLLED_BACK
+    assert (cluster.replicas, cluster.webhooks) == ({RELEASE: 1, GREEN: 0}, RELEASE)
+    assert cluster.completed == [f"upgrade {GREEN} 1", f"uninstall {GREEN}"]
+
+
+async def test_blue_green_cannot_switch_back_once_blue_is_gone(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    made = await fleet.create(BLUE_GREEN)
+    await fleet.run()
+    with pytest.raises(StateConflict, match="has been removed: deploy version"):
+        await fleet.deployments.rollback(ADMIN, made.id, reason="too late")
+
+
+async def test_blue_green_waits_for_a_person_to_switch(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    made = await fleet.create(msgspec.structs.replace(BLUE_GREEN, auto_switch=False))
+    await fleet.run()
+    (cluster,) = (await fleet.deployments.get(DEPLOYER, made.id)).clusters
+    assert cluster.waits_for == "a person to switch to the new release"
+    assert fleet.clusters["dev-1"].replicas == {RELEASE: 1, GREEN: 0}
+    await fleet.deployments.switch(DEPLOYER, made.id)
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+
+
+async def test_the_next_blue_green_goes_the_other_way(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    await fleet.create(BLUE_GREEN)
+    await fleet.pass_time(timedelta(hours=1))
+    made = await fleet.create(BLUE_GREEN, version="3.0.0")
+    await fleet.run(horizon=timedelta(days=5))
+    blue = ReleaseRef("cert-manager-blue", "blue")
+    cluster = fleet.clusters["dev-1"]
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+    assert cluster.replicas == {RELEASE: 0, GREEN: 0, blue: 1}
+    assert not cluster.history(GREEN)
+    assert not cluster.two_controllers
+
+
+async def test_a_controller_that_does_not_stop_turns_blue_green_back(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    fleet.clusters.slow_to_stop = {RELEASE: 6}
+    made = await fleet.create(BLUE_GREEN)
+    await fleet.run()
+    deployment = await fleet.deployment(made.id)
+    assert deployment.phase is DeploymentPhase.ROLLED_BACK
+    assert "still run" in deployment.message
+    assert fleet.clusters["dev-1"].replicas[RELEASE] == 1
+
+
+async def test_the_way_back_converts_resources_before_the_controller_that_can_convert_them_stops(
+    database: Database,
+) -> None:
+    fleet = await started(database, "dev-1")
+    fleet.clusters.unhealthy = {("dev-1", NEW)}
+    made = await fleet.create(BLUE_GREEN)
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.ROLLED_BACK
+    acts = [call.removeprefix("dev-1 ") for call in fleet.clusters.calls]
+    back = acts[acts.index("return_storage") :]
+    assert acts.count("return_storage") == 1
+    assert back.index("scale_down") < back.index("switch_webhooks") < back.index("revert_crds")
+
+
+async def test_a_chart_that_cannot_be_renamed_is_refused_with_the_reason(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    fleet.sources.unrenderable = "BlueGreen cannot be used: StorageClass fast is shared by both releases"
+    made = await fleet.create(BLUE_GREEN)
+    await fleet.run()
+    deployment = await fleet.deployment(made.id)
+    assert (deployment.phase, deployment.message) == (DeploymentPhase.FAILED, fleet.sources.unrenderable)
+
+
+async def test_names_that_do_not_follow_the_release_are_no_reason_to_refuse_blue_green(
+    database: Database,
+) -> None:
+    fleet = await started(database, "dev-1", names_follow_release=False)
+    made = await fleet.create(BLUE_GREEN)
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
