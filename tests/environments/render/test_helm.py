@@ -199,3 +199,12 @@ async def test_a_chart_that_generates_nothing_has_no_generated_values(
 ) -> None:
     rendered = await render(renderer, checkout, {"chart/templates/a.yaml": CONFIG_MAP + "  a: b\n"})
     assert rendered.generated == ()
+
+
+async def test_crds_of_a_chart_that_are_not_installed_are_warned_about(
+    renderer: Renderer, checkout: WriteCheckout
+) -> None:
+    files = {"chart/templates/a.yaml": CONFIG_MAP + "  a: b\n", "chart/crds/x.yaml": "kind: X\n"}
+    assert "crds/ of the chart are not installed" in " ".join(
+        (await render(renderer, checkout, files)).warnings
+    )

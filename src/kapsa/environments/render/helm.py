@@ -51,6 +51,10 @@ async def render_environment_chart(
         generated = generated_values(rendered.objects, again)
         warnings += random_names(rendered.objects, again)
     warnings += [f"{each} is a Helm hook, which is not run" for each in rendered.hooks]
+    if await asyncio.to_thread(_has_definitions, chart):
+        warnings.append(
+            "the CRDs in crds/ of the chart are not installed: ask an administrator to install them"
+        )
     if not rendered.schema_checked:
         warnings.append(
             "values.schema.json is not checked: it, or the schema of a packed subchart, may refer to other files or servers"
@@ -97,6 +101,11 @@ def merge_values(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str,
         else:
             merged[key] = value
     return copy.deepcopy(merged)
+
+
+def _has_definitions(chart: Path) -> bool:
+    """Return whether a chart or an unpacked subchart has CRDs of its own."""
+    return any(file.parent.name == "crds" for file in chart.rglob("*.yaml"))
 
 
 def _has_env_as_map(chart: Path) -> bool:

@@ -106,7 +106,7 @@ class RegistrySpec(
         ),
     ]
     """Host of the registry, with its port unless it is the default one, such as registry.example.com or
-    localhost:5000."""
+    registry.example.com:5000. The operator connects to no address of its own host, such as localhost."""
     auth: RegistryAuth | None = None
     """The credentials. Without them, only public images are accessible."""
     insecure: bool = False

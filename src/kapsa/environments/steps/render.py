@@ -16,7 +16,7 @@ from kapsa.environments.namespace_objects.copies import COPIED_FROM
 from kapsa.environments.namespace_objects.kept_values import KeptValues
 from kapsa.environments.namespace_objects.reserved_names import KEPT_BY_OPERATOR, RESERVED
 from kapsa.environments.ports import ManifestRenderer, RenderRequest
-from kapsa.environments.resources import Registry
+from kapsa.environments.resources import EnvironmentRuntime, Registry
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.sources.repository_access import RepositoryAccess
 from kapsa.environments.step_run import Manifest, StepRun
@@ -53,7 +53,7 @@ class RenderStep:
             pull_secret=pull_secret_name(visit),
         )
         made = await self._renderer.render(request)
-        visit.warnings = (*made.warnings, *_fixed_images(visit, made.objects))
+        visit.warnings = (*made.warnings, *_fixed_images(visit, made.objects), *_unused_runtime(visit))
         rendered = [copy.deepcopy(each) for each in made.objects]
         await self._kept.settle(visit, made, rendered)
         refusal = _refusal(visit, rendered)
@@ -72,6 +72,14 @@ def _fixed_images(visit: StepRun, objects: Iterable[Manifest]) -> list[str]:
     specs = [spec for each in objects if (spec := pod_spec(each)) is not None]
     images = {str(container.get("image") or "") for spec in specs for container in containers(spec)}
     return [f"{image} is the same for every commit" for image in sorted(images) if _is_latest(image)]
+
+
+def _unused_runtime(visit: StepRun) -> list[str]:
+    """Return a warning if the Environment has runtime settings that its type of deployment does not use."""
+    kind = visit.project.spec.deployment.type
+    if kind == "image" or visit.environment.spec.runtime == EnvironmentRuntime():
+        return []
+    return [f"runtime of the Environment is not used: deployment.type is {kind}, so set it in the repository"]
 
 
 def _is_latest(text: str) -> bool:
