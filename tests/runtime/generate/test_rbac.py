@@ -109,9 +109,9 @@ def test_webhooks_are_granted_by_name() -> None:
 
 
 def test_a_registration_that_has_no_webhooks_any_more_may_be_deleted_by_name() -> None:
-    everywhere = rules_of(rights(webhooks=WebhookRights(registrations="shop", mutating="shop")))
+    everywhere = rules_of(rights(webhooks=WebhookRights(former_validating="shop", mutating="shop")))
     assert everywhere["validatingwebhookconfigurations=shop"] == ("get", "delete")
-    assert everywhere["mutatingwebhookconfigurations=shop"] == ("get", "patch", "delete")
+    assert everywhere["mutatingwebhookconfigurations=shop"] == ("get", "patch")
 
 
 def test_a_cluster_wide_right_is_not_granted_again_in_a_namespace() -> None:

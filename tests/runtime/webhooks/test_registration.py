@@ -104,7 +104,9 @@ async def exists(client: Client, kind: str) -> bool:
 async def test_a_registration_whose_last_webhook_was_dropped_is_deleted() -> None:
     async with running(webhooks(AppValidator(), AppDefaulter())) as run:
         assert await exists(run.client, VALIDATING)
-        await WebhookServer(webhooks(AppDefaulter()), run.client, operator="shop", route=ignore).keep()
+        await WebhookServer(
+            webhooks(AppDefaulter(), former=["validating"]), run.client, operator="shop", route=ignore
+        ).keep()
         assert not await exists(run.client, VALIDATING)
         assert await exists(run.client, MUTATING)
         await WebhookServer(Webhooks(), run.client, operator="shop", route=ignore).keep()
@@ -115,7 +117,7 @@ async def test_a_registration_whose_last_webhook_was_dropped_is_deleted() -> Non
 async def test_a_registration_of_the_same_name_that_another_manager_made_is_never_deleted(
     manager: str,
 ) -> None:
-    async with running(webhooks(AppDefaulter())) as run:
+    async with running(webhooks(AppDefaulter(), former=["validating"])) as run:
         entry = AppValidator().registration({"url": "https://elsewhere/validate"})
         labels = {"app.kubernetes.io/managed-by": "shop"}
         await run.client.apply(

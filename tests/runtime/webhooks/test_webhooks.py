@@ -54,13 +54,16 @@ def test_webhooks_need_a_service_or_a_url_and_not_both() -> None:
 def test_the_rights_are_those_that_the_declaration_needs(tmp_path: Path) -> None:
     every = webhooks(AppValidator(), AppDefaulter(), converters=[OldAppConverter()])
     assert every.rights("shop") == WebhookRights(
-        registrations="shop",
         validating="shop",
         mutating="shop",
         conversion=("apps.example.com",),
         secret="shop-webhook-certificates",
     )
-    assert webhooks(AppValidator(), cert_dir=tmp_path).rights("shop") == WebhookRights(
-        registrations="shop", validating="shop"
-    )
-    assert Webhooks().rights("shop") == WebhookRights(registrations="shop")
+    assert webhooks(AppValidator(), cert_dir=tmp_path).rights("shop") == WebhookRights(validating="shop")
+    assert Webhooks().rights("shop") == WebhookRights(former_validating="shop", former_mutating="shop")
+
+
+def test_a_form_that_has_webhooks_is_not_a_former_one() -> None:
+    assert Webhooks(AppDefaulter(), service="a", former=["validating"]).former == ("validating",)
+    with pytest.raises(ValueError, match="there are validating webhooks: remove 'validating' from former"):
+        Webhooks(AppValidator(), service="a", former=["validating"])

@@ -156,12 +156,14 @@ class ControllerRights(msgspec.Struct, frozen=True, kw_only=True):
 class WebhookRights(msgspec.Struct, frozen=True, kw_only=True):
     """The rights to keep the webhooks of an operator registered."""
 
-    registrations: str = ""
-    """The name of both configurations: one of ours without webhooks is deleted. Empty if there never were any."""
     validating: str = ""
     """The name of the ValidatingWebhookConfiguration; empty without validating webhooks."""
     mutating: str = ""
     """The name of the MutatingWebhookConfiguration; empty without mutating webhooks."""
+    former_validating: str = ""
+    """The name of a ValidatingWebhookConfiguration to delete, since its last webhook was dropped."""
+    former_mutating: str = ""
+    """The name of a MutatingWebhookConfiguration to delete."""
     conversion: tuple[str, ...] = ()
     """The CRDs whose conversion the operator serves."""
     secret: str = ""
@@ -297,20 +299,20 @@ def _kept_object(
 
 def _webhook_rules(webhooks: WebhookRights) -> list[PolicyRule]:
     rules = []
-    for resource, name in (
-        ("validatingwebhookconfigurations", webhooks.validating),
-        ("mutatingwebhookconfigurations", webhooks.mutating),
+    for resource, name, former in (
+        ("validatingwebhookconfigurations", webhooks.validating, webhooks.former_validating),
+        ("mutatingwebhookconfigurations", webhooks.mutating, webhooks.former_mutating),
     ):
         group = "admissionregistration.k8s.io"
         if name:
             rules += _kept_object(group, resource, name, ("get", "patch"), namespaced=False)
-        if webhooks.registrations:
+        if former:
             rules.append(
                 PolicyRule(
                     group=group,
                     resources=(resource,),
                     verbs=("get", "delete"),
-                    names=(webhooks.registrations,),
+                    names=(former,),
                     namespaced=False,
                 )
             )

@@ -8,7 +8,7 @@ import msgspec
 import structlog
 
 from kapsa.runtime.client.client import Client
-from kapsa.runtime.errors import ConfigError, Conflict, Forbidden, NotFound
+from kapsa.runtime.errors import ConfigError, Conflict, NotFound
 from kapsa.runtime.resources.kind import Manifest
 from kapsa.runtime.webhooks.admission import MutatingWebhook, ValidatingWebhook, Webhook
 
@@ -49,8 +49,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 class Registrar:
     """Keeps the webhook configurations and the conversion of the CRDs up to date, writing only what differs.
 
-    A configuration that another manager created, such as a Helm chart, only gets the CA bundle. One of ours that
-    has no webhooks any more is deleted. With `temporary`, the registrations last as long as the process: they
+    A configuration that another manager created, such as a Helm chart, only gets the CA bundle. One of ours of a
+    `former` form is deleted. With `temporary`, the registrations last as long as the process: they
     carry what they replaced in an annotation, and `withdraw` puts it back.
     """
 
@@ -63,6 +63,7 @@ class Registrar:
         webhooks: Sequence[Webhook[Any]],
         crds: Sequence[str] = (),
         conversion_path: str = "/convert",
+        former: Sequence[str] = (),
         temporary: bool = False,
     ) -> None:
         self._client = client
@@ -71,6 +72,7 @@ class Registrar:
         self._webhooks = webhooks
         self._crds = crds
         self._conversion_path = conversion_path
+        self._former = [kind for kind in _CONFIGURATIONS if kind.lower().startswith(tuple(former))]
         self._temporary = temporary
 
     async def register(self, bundle: bytes) -> None:
@@ -78,12 +80,10 @@ class Registrar:
 
         An empty bundle is left to the issuer of the certificate, such as cert-manager's CA injector.
         """
-        configurations = {manifest["kind"]: manifest for manifest in self.configurations(bundle)}
-        for kind in _CONFIGURATIONS:
-            if kind in configurations:
-                await self._keep(configurations[kind])
-            elif not self._temporary:
-                await self._remove(kind)
+        for manifest in self.configurations(bundle):
+            await self._keep(manifest)
+        for kind in () if self._temporary else self._former:
+            await self._remove(kind)
         for crd in self._crds:
             await self._keep_conversion(crd, bundle)
 
@@ -145,14 +145,9 @@ class Registrar:
 
     async def _remove(self, kind: str) -> None:
         """Delete a configuration that has no webhooks any more, if this operator applied it and nobody else."""
-        try:
-            live = await self._live(f"{_API_VERSION}/{kind}", self._name)
-            if not self._is_ours(live) or self._foreign_manager(live):
-                return
+        live = await self._live(f"{_API_VERSION}/{kind}", self._name)
+        if self._is_ours(live) and not self._foreign_manager(live):
             await self._delete(kind, live)
-        except Forbidden:
-            # The RBAC of before may lack this right, which is reported at start. The other webhooks go on.
-            _log.debug("registration without webhooks not removed", configuration=kind, name=self._name)
 
     async def _delete(self, kind: str, live: Manifest) -> None:
         """Delete a configuration as it was read: not one that somebody has changed or created since."""

@@ -74,6 +74,7 @@ class WebhookServer:
             ),
             webhooks=webhooks.webhooks,
             crds=webhooks.conversions.crds,
+            former=webhooks.former,
             temporary=webhooks.temporary,
         )
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

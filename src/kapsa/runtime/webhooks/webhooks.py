@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from kapsa.runtime.generate.crd import ConversionWebhook
@@ -33,6 +33,7 @@ class Webhooks:
         self,
         *webhooks: ValidatingWebhook[Any] | MutatingWebhook[Any],
         converters: Sequence[Converter[Any, Any]] = (),
+        former: Sequence[Literal["validating", "mutating"]] = (),
         service: str = "",
         url: str = "",
         host: str = "0.0.0.0",  # noqa: S104 - the API server comes from outside the pod
@@ -52,6 +53,8 @@ class Webhooks:
         """Validating and mutating webhooks."""
         self.conversions = Conversions(converters)
         """The conversions between the versions of a kind, built from the `converters`."""
+        self.former = tuple(former) if self.served else ("validating", "mutating")
+        """The forms of which the last webhook was dropped: their registration is deleted. Both, if none is left."""
         self.service = service
         """The Service in front of the operator's pods, in the operator's namespace."""
         self.url = url
@@ -83,6 +86,7 @@ class Webhooks:
         self.authority: bytes | None = None
         """The CA of whatever answers at `url`, as PEM, if that is not the operator itself; empty for a public one."""
         self._check_paths()
+        self._check_former()
 
     @property
     def served(self) -> bool:
@@ -115,12 +119,18 @@ class Webhooks:
                 )
             seen[webhook.path] = name
 
+    def _check_former(self) -> None:
+        for form, base in (("validating", ValidatingWebhook), ("mutating", MutatingWebhook)):
+            if form in self.former and any(isinstance(webhook, base) for webhook in self.webhooks):
+                raise ValueError(f"there are {form} webhooks: remove {form!r} from former")
+
     def rights(self, operator: str) -> WebhookRights:
         """Return the rights that the operator needs to keep its webhooks registered."""
         return WebhookRights(
-            registrations=operator,
             validating=operator if any(isinstance(w, ValidatingWebhook) for w in self.webhooks) else "",
             mutating=operator if any(isinstance(w, MutatingWebhook) for w in self.webhooks) else "",
+            former_validating=operator if "validating" in self.former else "",
+            former_mutating=operator if "mutating" in self.former else "",
             conversion=self.conversions.crds,
             secret=secret_name(operator) if self.served and self.cert_dir is None else "",
         )
