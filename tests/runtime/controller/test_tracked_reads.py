@@ -351,4 +351,6 @@ async def test_a_kind_that_is_not_watched_cannot_be_tracked(harness: Harness) ->
     await start(harness, Recorder(read, reads=(CONFIG_MAP,)))
     await harness.apply(app("a"))
     await harness.settle()
-    assert caught == ["Recorder cannot track v1/ConfigMap: declare Watch('v1/ConfigMap') in its watches"]
+    assert caught == [
+        "Recorder cannot track v1/ConfigMap: declare Watch('v1/ConfigMap') in its watches, or call ctx.watch"
+    ]

@@ -128,6 +128,15 @@ class Context(Generic[R]):
         """
         self._subscribe(kind_of(kind), Key(namespace, name))
 
+    async def watch(self, kind: Kind) -> None:
+        """Watch a kind that the controller does not declare, and wait until its objects can be read.
+
+        For kinds that are known only when a resource names them. From then on `get` and `list` read it, and with
+        `track=True` its changes run this resource again. The watch stays until the process ends; a controller may add
+        100. A kind that is not served counts as having no objects. The operator needs the right to watch it.
+        """
+        await self._services.runtime_watches.add(kind)
+
     @overload
     def list(
         self, kind: type[T], *, namespace: str | None = None, labels: LabelSelector = None
@@ -353,9 +362,9 @@ class Context(Generic[R]):
 
     def _subscribe(self, gvk: GroupVersionKind, key: Key) -> None:
         declared = self._services.declared
-        if gvk not in declared.trackable:
+        if gvk not in declared.trackable and gvk not in self._services.runtime_watches:
             raise TypeError(
-                f"{declared.title} cannot track {gvk}: declare Watch({str(gvk)!r}) in its watches"
+                f"{declared.title} cannot track {gvk}: declare Watch({str(gvk)!r}) in its watches, or call ctx.watch"
             )
         self._services.subscriptions.add(self.key, gvk, key)
 

@@ -87,6 +87,7 @@ class Reconciler:
             subscriptions=self._subscriptions,
             count_failure=services.metrics.trigger_failed,
         )
+        services.runtime_watches.listener = self._triggers
         self.informers = self._triggers.informers
         self._freshness = Freshness(
             self.name, self.informers, limit=controller.max_staleness, clock=self._client.clock

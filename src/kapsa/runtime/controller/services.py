@@ -8,6 +8,7 @@ import msgspec
 
 from kapsa.runtime.cache.cache import Cache
 from kapsa.runtime.client.client import Client
+from kapsa.runtime.controller._runtime_watches import RuntimeWatches
 from kapsa.runtime.controller._subscriptions import Subscriptions
 from kapsa.runtime.controller.apply._child_manifest import ChildManifests
 from kapsa.runtime.controller.apply.applier import Applier
@@ -30,6 +31,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     metrics: ControllerMetrics
     children: ChildManifests
     subscriptions: Subscriptions
+    runtime_watches: RuntimeWatches
 
     @classmethod
     def of(
@@ -52,4 +54,5 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
             metrics=metrics,
             children=ChildManifests(declared.gvk, client.discovery, (declared.kind, *declared.owned)),
             subscriptions=Subscriptions(),
+            runtime_watches=RuntimeWatches(declared, cache),
         )

@@ -80,6 +80,15 @@ class Triggers:
                 stored.key, Reason(event, self._gvk.kind, *stored.key), priority=Priority.BACKGROUND
             )
 
+    def handle(self, watch: Watch, informers: list[Informer]) -> None:
+        """Map the changes of a watch that a run has added."""
+        for informer in informers:
+            informer.add_handler(self._handler(informer, (self._concerned(watch),)))
+
+    def rely_on(self, informers: list[Informer]) -> None:
+        """Count informers to those whose age limits what the controller may do."""
+        self.informers += informers
+
     # -- from declarations to watches ------------------------------------------------------------------------
 
     def _add(self, informers: Iterable[Informer], source: _Source | None = None) -> None:
