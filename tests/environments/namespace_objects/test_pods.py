@@ -62,7 +62,7 @@ async def test_an_unschedulable_pod_is_reported_with_the_schedulers_message() ->
 @pytest.mark.parametrize(
     ("reason", "hint"),
     [
-        ("ImagePullBackOff", "the registry accepts the pull secret"),
+        ("ImagePullBackOff", "credentials to pull (imagePullSecret.secretRef)"),
         ("CreateContainerConfigError", "A Secret or ConfigMap that the container refers to does not exist."),
     ],
 )
