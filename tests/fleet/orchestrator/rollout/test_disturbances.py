@@ -381,3 +381,21 @@ async def test_a_release_that_is_uninstalled_in_validation_pauses_the_deployment
     deployment = await fleet.deployment(made.id)
     assert deployment.phase is DeploymentPhase.PAUSED
     assert "expected revision 2, saw no release" in deployment.message
+
+
+@pytest.mark.long
+async def test_a_bad_version_goes_back_from_every_one_of_a_hundred_clusters(database: Database) -> None:
+    names = tuple(f"dev-{number:03}" for number in range(100))
+    fleet = await started(database, *names)
+    fleet.clusters.unhealthy = {("dev-099", NEW)}
+    made = await fleet.create(CanaryStrategy(percentages=(10, 50, 100), evaluation_period=MINUTE))
+    await fleet.run()
+    deployment = await fleet.deployment(made.id)
+    assert (deployment.phase, deployment.message) == (
+        DeploymentPhase.ROLLED_BACK,
+        "dev-099: the controller fails",
+    )
+    assert deployment.rollback_started_at is not None
+    assert deployment.finished_at is not None
+    assert deployment.finished_at - deployment.rollback_started_at < 3 * MINUTE
+    assert {each.chart_of(RELEASE)[1] for each in fleet.clusters.clusters.values()} == {OLD}
