@@ -48,7 +48,7 @@ CLUSTER = uuid.UUID("00000000-0000-4000-8000-00000000c1a5")
 _numbers = itertools.count(1)
 
 
-def lease(seconds: float = 60.0) -> LeaseGuard:
+def lease(seconds: float = 600.0) -> LeaseGuard:
     """Return the guard of a lease that this process holds."""
     return LeaseGuard(time.monotonic() + seconds, time.monotonic)
 

@@ -62,7 +62,7 @@ async def test_concurrent_requests_with_one_key_execute_once(database: Database)
     app.state.use_cases.operators._charts = SlowCharts()
     client = ApiClient(app, token())
     first = asyncio.create_task(client.post(PATH, WIDGET, headers=KEY))
-    await asyncio.wait_for(started.wait(), 10)
+    await asyncio.wait_for(started.wait(), 120)
     second = await client.post(PATH, WIDGET, headers=KEY)
     assert second.status_code == 409
     assert "is being handled" in second.json()["detail"]

@@ -118,7 +118,7 @@ class Planning:
             plan.on_conflict,
         )
         try:
-            await helm.upgrade(request, LeaseGuard(time.monotonic() + 60, time.monotonic))
+            await helm.upgrade(request, LeaseGuard(time.monotonic() + 600, time.monotonic))
         finally:
             await helm.close()
 
@@ -127,7 +127,7 @@ class Planning:
         (cluster,) = planned.plan.clusters
         registry = self.registry
         helm = GatedHelm(registry.database, PostgresOperators(), registry.clients.client, registry.audit)
-        guard = LeaseGuard(time.monotonic() + 60, time.monotonic)
+        guard = LeaseGuard(time.monotonic() + 600, time.monotonic)
         release, revision = cluster.next, cluster.present_revision
         try:
             await helm.rollback(cluster.cluster_id, release, revision, guard, left=cluster.conflicts)

@@ -64,7 +64,7 @@ async def write_and_wait(server: FleetServer) -> None:
             connection, AuditEntry(actor="ada", action="a", object_kind="k", object_id="1", payload={"x": 1})
         )
     failed = text("SELECT count(*) FROM fleet.outbox WHERE last_error <> ''")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while True:
             async with services.database.transaction() as connection:
                 if (await connection.execute(failed)).scalar_one() == 2:

@@ -103,7 +103,7 @@ async def issuer() -> AsyncIterator[SmallIssuer]:
 
 @pytest_asyncio.fixture
 async def browser(issuer: SmallIssuer, database: Database) -> AsyncIterator[ApiClient]:
-    http = GuardedHttpClient(address_guard=None, timeout=5)
+    http = GuardedHttpClient(address_guard=None, timeout=60)
     verifier = TokenVerifier(
         IssuerKeys(http, f"{issuer.url}/keys"),
         issuer=issuer.url,

@@ -35,7 +35,7 @@ def registry() -> Iterator[RegistryServer]:
 
 @pytest_asyncio.fixture
 async def charts() -> AsyncIterator[PublishedCharts]:
-    http = GuardedHttpClient(address_guard=None, timeout=5)
+    http = GuardedHttpClient(address_guard=None, timeout=60)
     yield PublishedCharts(http, allow_http=True)
     await http.close()
 

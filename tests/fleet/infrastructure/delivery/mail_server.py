@@ -42,7 +42,7 @@ class MailServer:
         self._server.close()
         await self._server.wait_closed()
 
-    async def wait_for(self, count: int, timeout: float = 30.0) -> list[EmailMessage]:
+    async def wait_for(self, count: int, timeout: float = 120.0) -> list[EmailMessage]:
         async with asyncio.timeout(timeout):
             while len(self.received) < count:  # noqa: ASYNC110 - a test waits for seconds at most
                 await asyncio.sleep(0.01)

@@ -36,7 +36,7 @@ DEPLOYMENT = uuid.uuid4()
 Manifest = dict[str, Any]
 
 
-def lease(seconds: float = 60.0) -> LeaseGuard:
+def lease(seconds: float = 600.0) -> LeaseGuard:
     """Return the guard of a lease that this process holds."""
     return LeaseGuard(time.monotonic() + seconds, time.monotonic)
 

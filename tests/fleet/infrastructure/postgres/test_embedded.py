@@ -92,7 +92,7 @@ def owners(pids: set[int]) -> set[int]:
     return users
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
@@ -407,7 +407,7 @@ async def test_the_end_of_the_server_is_noticed(open_directory: Path) -> None:
     async with running(open_directory / "data") as server:
         assert server.pid is not None
         os.kill(server.pid, signal.SIGKILL)
-        assert await asyncio.wait_for(server.wait(), 10) != 0
+        assert await asyncio.wait_for(server.wait(), 120) != 0
 
 
 async def test_no_variable_of_the_manager_reaches_the_server(

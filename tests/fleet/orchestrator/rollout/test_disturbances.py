@@ -384,6 +384,7 @@ async def test_a_release_that_is_uninstalled_in_validation_pauses_the_deployment
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 async def test_a_bad_version_goes_back_from_every_one_of_a_hundred_clusters(database: Database) -> None:
     names = tuple(f"dev-{number:03}" for number in range(100))
     fleet = await started(database, *names)

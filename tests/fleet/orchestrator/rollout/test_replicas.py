@@ -109,7 +109,7 @@ async def stopped_in_helm(fleet: RolloutHarness, call: str) -> tuple[asyncio.Tas
         return 0
 
     task = asyncio.create_task(run())
-    await asyncio.wait_for(reached.wait(), 30)
+    await asyncio.wait_for(reached.wait(), 120)
     return task, go_on
 
 
@@ -267,12 +267,12 @@ async def test_a_replica_that_stops_finishes_what_is_under_way_and_claims_nothin
     fleet.clusters.on_call = hold
     made = await fleet.create(DirectStrategy(parallel_clusters=1))
     serving = asyncio.create_task(fleet.engine.serve())
-    await asyncio.wait_for(begun.wait(), 10)
+    await asyncio.wait_for(begun.wait(), 120)
     fleet.engine.stop()
     await asyncio.sleep(0.05)
     assert not serving.done()
     go_on.set()
-    await asyncio.wait_for(serving, 10)
+    await asyncio.wait_for(serving, 120)
     acts = [fleet.clusters[name].completed for name in ("dev-1", "dev-2")]
     assert acts == [["upgrade operators/cert-manager 2"], []]
     assert (await fleet.deployment(made.id)).phase is not DeploymentPhase.COMPLETED
