@@ -11,7 +11,7 @@ from datetime import datetime
 import msgspec
 
 from kapsa.fleet.domain.health.memory import HealthLimits, HealthMemory, ResourceBaseline
-from kapsa.fleet.domain.health.verdicts import CheckKind, Evidence, HealthCheck
+from kapsa.fleet.domain.health.verdicts import CheckKind, Evidence, HealthCheck, worst_check
 
 __all__ = [
     "KindFacts",
@@ -86,11 +86,9 @@ def judge_resources(
 ) -> HealthCheck:
     """Return the check of all custom resources. `waiting` is what `remember_resources` returned."""
     exempt = baseline.keys if baseline else frozenset()
-    checks = [_kind(kind, exempt, waiting, limits, now) for kind in kinds if kind.total]
-    for evidence in (Evidence.FAILING, Evidence.UNKNOWN):
-        for check in checks:
-            if check.evidence is evidence:
-                return check
+    worst = worst_check(_kind(kind, exempt, waiting, limits, now) for kind in kinds if kind.total)
+    if worst is not None and worst.evidence is not Evidence.HEALTHY:
+        return worst
     total = sum(kind.total for kind in kinds)
     return _check(Evidence.HEALTHY, "Passed", f"{total} resources of {len(kinds)} kinds are reconciled")
 

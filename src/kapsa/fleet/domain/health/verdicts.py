@@ -7,7 +7,7 @@ import msgspec
 
 from kapsa.fleet.domain.health.drift import DriftReading
 
-__all__ = ["CheckKind", "Evidence", "HealthCheck", "OperatorHealth", "combined"]
+__all__ = ["CheckKind", "Evidence", "HealthCheck", "OperatorHealth", "combined", "worst_check"]
 
 
 class Evidence(enum.StrEnum):
@@ -72,9 +72,16 @@ class OperatorHealth(msgspec.Struct, frozen=True, rename="camel"):
         return ranked[0] if ranked and ranked[0].evidence is not Evidence.HEALTHY else None
 
 
+_ORDER = (Evidence.FAILING, Evidence.UNKNOWN, Evidence.HEALTHY)
+
+
 def _rank(check: HealthCheck) -> tuple[int, bool]:
-    order = (Evidence.FAILING, Evidence.UNKNOWN, Evidence.HEALTHY)
-    return order.index(check.evidence), not check.conclusive
+    return _ORDER.index(check.evidence), not check.conclusive
+
+
+def worst_check(checks: Iterable[HealthCheck]) -> HealthCheck | None:
+    """Return the check with the worst evidence, the first of several; None if there is none."""
+    return min(checks, key=lambda check: _ORDER.index(check.evidence), default=None)
 
 
 def combined(evidence: Iterable[Evidence]) -> Evidence:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from kapsa.fleet.domain.health.memory import HealthLimits
-from kapsa.fleet.domain.health.verdicts import CheckKind, Evidence, HealthCheck
+from kapsa.fleet.domain.health.verdicts import CheckKind, Evidence, HealthCheck, worst_check
 
 __all__ = ["ProbeFacts", "ProbeOutcome", "judge_probes"]
 
@@ -41,7 +41,6 @@ class ProbeFacts(msgspec.Struct, frozen=True):
 
 
 _HEALTHY = frozenset({ProbeOutcome.ANSWERED, ProbeOutcome.REACHABLE})
-_RANKS = (Evidence.FAILING, Evidence.UNKNOWN, Evidence.HEALTHY)
 
 
 def judge_probes(
@@ -54,8 +53,8 @@ def judge_probes(
     chosen = [probe for probe in probes if probe.kind is kind]
     if not chosen:
         return None
-    worst = min((_probe(probe, limits) for probe in chosen), key=lambda each: _RANKS.index(each.evidence))
-    if worst.evidence is Evidence.HEALTHY:
+    worst = worst_check(_probe(probe, limits) for probe in chosen)
+    if worst is None or worst.evidence is Evidence.HEALTHY:
         return HealthCheck(kind, Evidence.HEALTHY, "Passed", _summary(chosen))
     if worst.evidence is Evidence.FAILING and not settled:
         return msgspec.structs.replace(worst, evidence=Evidence.UNKNOWN)

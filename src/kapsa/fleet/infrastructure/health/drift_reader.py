@@ -11,6 +11,7 @@ from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.charts.scopes import is_crd
 from kapsa.fleet.infrastructure.clusters.answers import clean_text
 from kapsa.fleet.infrastructure.operations.release_objects import ReleaseObjects, kind_of, read_objects
+from kapsa.fleet.infrastructure.preflight.manifest_documents import object_name
 from kapsa.runtime import Client, Forbidden, GroupVersionKind, NotFound, UnknownKind
 
 __all__ = ["read_drift"]
@@ -51,14 +52,9 @@ async def _object_drift(
     except (UnknownKind, ValueError, Forbidden):
         return []
     except NotFound:
-        return [FieldDrift(_label(manifest, namespace), "", "")]
+        return [FieldDrift(object_name(manifest, namespace), "", "")]
     changes = changed_fields(manifest, live["metadata"].get("managedFields"), _HELM)
     return [
-        FieldDrift(_label(manifest, namespace), field, clean_text(manager))
+        FieldDrift(object_name(manifest, namespace), field, clean_text(manager))
         for field, manager in itertools.islice(changes, _MOST_FIELDS)
     ]
-
-
-def _label(manifest: Mapping[str, Any], namespace: str) -> str:
-    name = str(manifest["metadata"].get("name", ""))
-    return f"{manifest['kind']} {namespace}/{name}" if namespace else f"{manifest['kind']} {name}"
