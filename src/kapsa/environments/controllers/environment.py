@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.git.address import is_commit
 from kapsa.adapters.oci.registries import DigestCache, Images
+from kapsa.environments.controllers.transitions import deletion, record, transitions
 from kapsa.environments.expiry import Expiry, ExpiryVerdict
 from kapsa.environments.hosts.routes import CERTIFICATE, HTTP_ROUTE
 from kapsa.environments.images.repository_rules import registry_refusal
@@ -73,6 +75,7 @@ from kapsa.runtime import (
 __all__ = ["EnvironmentController"]
 
 _COPIED = (SECRET, CONFIG_MAP)
+_ENDED_KEPT = 256
 _CONDITIONS = ("NamespaceReady", "BuildReady", "DeploymentReady", "IngressReady", "TLSReady", "Ready")
 
 
@@ -117,6 +120,8 @@ class EnvironmentController(Controller[Environment]):
         self._teardown = Teardown(settings, domains, owned, ImageRetention(digests))
         self._ready_commits: dict[str, str] = {}
         self._expiry = Expiry()
+        self._ended: deque[str] = deque(maxlen=_ENDED_KEPT)
+        """The environments whose deletion was recorded last."""
         self._kept = KeptValues()
         self._render = RenderStep(renderer, access, self._kept)
         self.steps: Sequence[Step] = (
@@ -162,6 +167,14 @@ class EnvironmentController(Controller[Environment]):
         if project is None:
             return await self._orphaned(environment, ctx)
         try:
+            return await self._reconcile(environment, project, ctx)
+        finally:  # the status is written after an error, too
+            record(transitions(environment.status, ctx.status), environment, project, ctx)
+
+    async def _reconcile(
+        self, environment: Environment, project: Project, ctx: Context[Environment]
+    ) -> Requeue | None:
+        try:
             commit = await self._commit(environment, project, ctx)
             _record_commit(commit, environment, ctx)
             lifetime = self._judge_expiry(environment, project, ctx)
@@ -178,13 +191,15 @@ class EnvironmentController(Controller[Environment]):
             return self._stop(ctx, error)
         outcome = await advance(self.steps, visit)
         self._finish(environment, ctx, outcome)
-        _record_failure(environment, ctx)
         _sort_conditions(ctx)
         return _requeue(outcome, lifetime.after)
 
     async def finalize(self, environment: Environment, ctx: Context[Environment]) -> Requeue | None:
         left = await self._teardown.run(environment, ctx)
         if left is None:
+            if environment.metadata.uid not in self._ended:  # a conflict with the finalizer repeats this run
+                self._ended.append(environment.metadata.uid)
+                record([deletion(environment)], environment, self._project(environment, ctx), ctx)
             self._copies.forget(environment.metadata.uid)
             self._kept.forget(environment.metadata.uid)
             self._ready_commits.pop(environment.metadata.uid, None)
@@ -318,13 +333,6 @@ class EnvironmentController(Controller[Environment]):
                 "Expired",
                 f"deleted: its TTL of {environment.spec.ttl} has passed since the last commit",
             )
-
-
-def _record_failure(environment: Environment, ctx: Context[Environment]) -> None:
-    """Record an event for a new failure; it remains visible after the failure is resolved."""
-    before, now = environment.status.failure, ctx.status.failure
-    if now is not None and (before is None or (before.step, before.reason) != (now.step, now.reason)):
-        ctx.event("Warning", now.reason, f"{now.step}: {now.message}", action=now.step.capitalize())
 
 
 def _sort_conditions(ctx: Context[Environment]) -> None:

@@ -256,8 +256,10 @@ class ProjectController(Controller[Project]):
         ctx.status.queue = list(planned.queue)
         keep = {each.name for each in project.spec.environments} | {each.name for each in planned.active}
         for name, each in ours.items():
-            if name not in keep and not each.metadata.deleting:
-                await ctx.delete(each)
+            if name not in keep and not each.metadata.deleting and await ctx.delete(each):
+                why = f"Environment {name}: its branch is gone, or the Project no longer asks for it"
+                ctx.log.info("environment deleted", environment=name, why=why)
+                ctx.event("Normal", "EnvironmentDeleted", why, action="Delete")
         manifests = [
             *(self._permanent(project, home, here, each, listing) for each in project.spec.environments),
             *(self._preview(project, home, here, each) for each in planned.active),

@@ -338,13 +338,14 @@ class Context(Generic[R]):
         *,
         action: str = "Reconcile",
         related: ObjectReference | None = None,
+        regarding: ObjectReference | None = None,
     ) -> None:
-        """Record an Event on the resource, for people.
+        """Record an Event on the resource, or on the object it is `regarding`, for people.
 
         It is sent in the background and never fails the run.
         """
         self._services.recorder.event(
-            ObjectReference.of(self._services.declared.gvk, self.stored),
+            regarding or ObjectReference.of(self._services.declared.gvk, self.stored),
             type,
             reason,
             note,
