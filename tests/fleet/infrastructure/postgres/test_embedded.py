@@ -118,6 +118,7 @@ async def test_data_outlives_a_stop_and_a_start(open_directory: Path) -> None:
         assert await query(server, "SELECT count(*) FROM kept") == [0]
 
 
+@pytest.mark.long
 async def test_every_installed_postgresql_runs_the_schema(open_directory: Path) -> None:
     installations = list(installed_programs())
     assert installations
@@ -206,6 +207,7 @@ async def test_another_os_user_is_refused_even_the_one_that_runs_the_server(open
         assert connect_as("root") == "connected"
 
 
+@pytest.mark.long
 @as_root
 async def test_links_that_the_servers_user_has_planted_are_not_followed(open_directory: Path) -> None:
     async with running(open_directory / "data"):
@@ -278,6 +280,7 @@ async def test_kill_9_of_the_manager_leaves_no_server_and_the_next_start_recover
         assert await query(again, "SELECT n FROM kept") == [1]
 
 
+@pytest.mark.long
 async def test_after_kill_9_of_the_server_the_next_start_waits_for_the_new_one(open_directory: Path) -> None:
     directory = open_directory / "data"
     async with running(directory) as server:
@@ -289,6 +292,7 @@ async def test_after_kill_9_of_the_server_the_next_start_waits_for_the_new_one(o
         assert await query(server, "SELECT 1") == [1]
 
 
+@pytest.mark.long
 def test_kill_9_of_the_manager_while_the_server_is_starting_leaves_no_server(open_directory: Path) -> None:
     directory = open_directory / "data"
     with manager(directory):
@@ -317,6 +321,7 @@ def _working_directory(pid: int) -> Path | None:
         return None
 
 
+@pytest.mark.long
 async def test_a_server_that_lost_its_supervisor_and_its_manager_is_ended_by_the_next_start(
     open_directory: Path,
 ) -> None:
@@ -358,6 +363,7 @@ async def test_a_second_start_on_the_same_directory_names_the_holder(open_direct
         assert alive({server})
 
 
+@pytest.mark.long
 async def test_a_tool_joins_the_server_of_a_running_manager(open_directory: Path) -> None:
     assert running_server(open_directory / "data") is None
     with manager(open_directory / "data") as (process, _):
@@ -371,6 +377,7 @@ async def test_a_tool_joins_the_server_of_a_running_manager(open_directory: Path
         assert running_server(open_directory / "data") is None
 
 
+@pytest.mark.long
 async def test_a_path_that_is_too_long_for_a_socket_gets_a_short_one(open_directory: Path) -> None:
     deep = open_directory / ("d" * 100) / "data"
     deep.parent.mkdir()
@@ -383,6 +390,7 @@ async def test_a_path_that_is_too_long_for_a_socket_gets_a_short_one(open_direct
     assert not sockets.exists()
 
 
+@pytest.mark.long
 async def test_a_crash_of_initdb_leaves_nothing_in_the_way(open_directory: Path) -> None:
     data = open_directory / "data"
     data.mkdir()
@@ -393,6 +401,7 @@ async def test_a_crash_of_initdb_leaves_nothing_in_the_way(open_directory: Path)
     assert not (data / "postgres.new-0badf00d").exists()
 
 
+@pytest.mark.long
 async def test_a_failed_start_is_reported_with_the_last_words_of_the_server(open_directory: Path) -> None:
     async with running(open_directory / "data"):
         pass
