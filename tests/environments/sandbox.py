@@ -65,12 +65,15 @@ class Sandbox:
         return await self.harness.get(kind, name, namespace=where)
 
     async def until(self, holds: Callable[[], Awaitable[Any]], what: str, *, seconds: float = 60) -> Any:
-        """Wait until a condition holds. Fails with `what` if it does not."""
+        """Wait until a condition holds. Fails with `what` if it does not.
+
+        It looks 600 times at most: hours of virtual time would take seconds of real time otherwise.
+        """
         deadline = self.clock.monotonic() + seconds
         while not (result := await holds()):
             if self.clock.monotonic() > deadline:
                 raise AssertionError(f"not within {seconds:g} s: {what}")
-            await self.clock.sleep(0.1)
+            await self.clock.sleep(seconds / 600)
         return result
 
     async def exists(self, kind: Any, name: str, *, namespace: str | None = None) -> Any:
