@@ -70,11 +70,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _quick(items: list[pytest.Item], seed: int) -> list[pytest.Item]:
     """Return the tests of a quick run."""
-    cases: dict[str, list[pytest.Item]] = {}
+    groups: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("sampled") is not None:
-            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    drawn = {item for group in cases.values() for item in _drawn(group, seed)}
+        marker = item.get_closest_marker("sampled")
+        if marker is not None:
+            end = "::" if marker.kwargs.get("of") == "module" else "["
+            groups.setdefault(item.nodeid.partition(end)[0], []).append(item)
+    drawn = {item for group in groups.values() for item in _drawn(group, seed)}
     return [
         item
         for item in items

@@ -16,7 +16,10 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.timeout(240)  # half a minute each on a machine with nothing else to do
+pytestmark = [
+    pytest.mark.timeout(240),
+    pytest.mark.sampled(3, of="module"),
+]  # half a minute each on a machine with nothing else to do
 
 KAPSA = Path(sys.executable).with_name("kapsa")
 MILESTONES = (

@@ -15,6 +15,8 @@ import pytest
 from tests.devcluster.real.process_watch import is_running, program, until, until_gone
 from tests.process_table import process_table
 
+pytestmark = pytest.mark.sampled(12, of="module")
+
 KAPSA = [sys.executable, "-c", "from kapsa.cli import main; main()"]
 
 

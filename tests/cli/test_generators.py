@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+pytestmark = pytest.mark.sampled(9, of="module")
+
 KAPSA = Path(sys.executable).parent / "kapsa"
 MODULE = '''
 from kapsa.runtime import *

@@ -22,7 +22,7 @@ from kapsa.adapters.testing.registry_server import RegistryServer
 from kapsa.devcluster import DevCluster
 from kapsa.runtime import Client, NotFound
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.sampled(4, of="module")]
 NUMBERS = itertools.count(1)
 DEPLOYMENT = """
 apiVersion: apps/v1

@@ -16,6 +16,8 @@ from kapsa.devcluster import DevCluster
 from tests.behaviour.clients.kubectl import Kubectl
 from tests.eventually import eventually
 
+pytestmark = pytest.mark.sampled(12, of="module")
+
 NUMBERS = itertools.count(1)
 CRD = """
 apiVersion: apiextensions.k8s.io/v1

@@ -88,7 +88,7 @@ class Session:
         return step._replace(answer=await self.answer(step))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", sorted(path.stem for path in SESSIONS.glob("*.txt")))
 async def test_each_command_answers_as_recorded_on_the_real_engine(
     name: str, session: Session, engine: str, request: pytest.FixtureRequest

@@ -23,6 +23,8 @@ from kapsa.devcluster import DevCluster
 from tests.devcluster.embedded.api import CONFIGMAPS, CRDS, configmap
 from tests.eventually import eventually
 
+pytestmark = pytest.mark.sampled(20, of="module")
+
 
 class Hostile:
     """A client that opens raw connections to a cluster and counts the tasks and sockets of its process."""

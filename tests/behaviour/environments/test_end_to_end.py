@@ -20,7 +20,7 @@ from kapsa.environments.sources.previews import preview_name
 from tests.behaviour.environments.end_to_end import EndToEnd, with_controllers
 from tests.environments.sandbox import Sandbox
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.sampled(5, of="module")]
 
 WORKLOAD = """
 apiVersion: apps/v1

@@ -17,6 +17,7 @@ FINISHED = gadget_crd(more={"finish": {"type": "string"}})
 pytestmark = pytest.mark.timeout(1200)
 
 
+@pytest.mark.long
 async def test_a_canary_reaches_ten_clusters_and_a_bad_version_leaves_all_of_them_as_they_were(
     settings: FleetSettings,
 ) -> None:

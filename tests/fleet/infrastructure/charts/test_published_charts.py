@@ -18,6 +18,8 @@ from kapsa.fleet.infrastructure.charts.published_charts import PublishedCharts
 from kapsa.fleet.orchestrator.ports.charts import InspectedChart, RepositoryLogin
 from tests.fleet.charts import crd, operator_chart, operator_files
 
+pytestmark = pytest.mark.sampled(8, of="module")
+
 PASSWORD = "hunter2-very-secret"
 
 

@@ -27,6 +27,8 @@ from kapsa.fleet.infrastructure.postgres.unprivileged import server_user
 from tests.fleet.conftest import WITHOUT_DURABILITY
 from tests.process_table import process_table
 
+pytestmark = pytest.mark.sampled(12, of="module")
+
 MANAGER = Path(__file__).with_name("manager_process.py")
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
 

@@ -23,6 +23,8 @@ from tests.fleet.crash_points import Crash, CrashingTransactions, CrashPlan
 from tests.fleet.examples import DEPLOYER, cluster_id
 from tests.fleet.rollout_harness import NEW, RELEASE, RolloutHarness
 
+pytestmark = pytest.mark.sampled(8, of="module")
+
 FIVE = tuple(f"dev-{number}" for number in range(1, 6))
 SOAK = CanaryStrategy(percentages=(40, 100), evaluation_period=timedelta(seconds=30))
 LEASE = timedelta(seconds=60)
