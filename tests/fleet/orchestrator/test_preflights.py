@@ -35,7 +35,7 @@ from kapsa.fleet.orchestrator.registry.adoptions import AdoptRelease
 from kapsa.fleet.orchestrator.registry.clusters import RegisterCluster
 from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
 from kapsa.fleet.orchestrator.registry.operators import AddVersion, RegisterOperator
-from kapsa.runtime import Client
+from kapsa.runtime import Client, NotFound
 from tests.eventually import eventually
 from tests.fleet.charts import crd, operator_chart
 from tests.fleet.orchestrator.conftest import Registry
@@ -265,6 +265,15 @@ async def test_nothing_changes_under_fail_all_but_the_field_under_leave_and_the_
     await planning.registry.clusters.delete(ADMIN, "dev-1")
 
 
+async def deleted_crd(client: Client) -> bool:
+    """Delete the CRD of Widgets, and return whether it is gone: control planes of the real engine are shared."""
+    try:
+        await client.delete("apiextensions.k8s.io/v1/CustomResourceDefinition", "widgets.example.com")
+    except NotFound:
+        return True
+    return False
+
+
 async def test_a_narrowed_bound_that_needs_no_approval_says_why_in_the_plan(
     planning: Planning, secure_cluster: DevCluster, kubeconfig: str
 ) -> None:
@@ -272,6 +281,7 @@ async def test_a_narrowed_bound_that_needs_no_approval_says_why_in_the_plan(
     spec = narrowed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     spec["properties"]["size"]["maximum"] = 3
     async with Client.connect(kubeconfig=secure_cluster.kubeconfig) as client:
+        await eventually(lambda: deleted_crd(client), bool, "the CRD of another test to be gone")
         await client.create(crd())
         await eventually(lambda: served(client, "example.com/v1/Widget"), bool, "the kind to be served")
     await planning.register(kubeconfig, operator_chart("1.0.0", {"crds/widgets.json": json.dumps(narrowed)}))

@@ -99,7 +99,7 @@ async def test_no_upgrade_rollback_or_uninstall_takes_a_crd_away(helm: RealHelm)
     await eventually(
         lambda: helm.client.get(kind, "widgets.example.com"),
         lambda live: any(
-            each["type"] == "Established" for each in live.get("status", {}).get("conditions", [])
+            each["type"] == "Established" for each in (live.get("status") or {}).get("conditions") or ()
         ),
         "the CRD is served",
     )
