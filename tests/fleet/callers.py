@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,9 @@ import httpx
 from kapsa.fleet.domain.principals import Principal, Role
 from kapsa.fleet.infrastructure.local_keys import LocalKeys
 from kapsa.fleet.server.lifecycle import FleetServer
+
+_REPETITIONS, _WAIT = 30, 5.0
+"""More than a minute, for which the manager counts requests."""
 
 
 class Caller:
@@ -38,6 +42,10 @@ class Caller:
         return await self._succeed("POST", path, body)
 
     async def _succeed(self, method: str, path: str, body: Any = None) -> Any:
-        status, answer = await self.call(method, path, body)
+        for _ in range(_REPETITIONS):
+            status, answer = await self.call(method, path, body)
+            if status != httpx.codes.TOO_MANY_REQUESTS:
+                break
+            await asyncio.sleep(_WAIT)  # a sweep makes more requests in a minute than a person may
         assert status < 300, f"{method} {path}: {status} {answer}"
         return answer

@@ -73,6 +73,7 @@ async def test_the_delays_of_retries_do_not_make_a_webhook_slow(
 
 
 @pytest.mark.sampled(4)
+@pytest.mark.timeout(1200)  # 200 runs take two minutes and more
 async def test_a_healthy_version_is_not_rolled_back_whatever_happens_around_it(
     busy_operator: OperatorFixture, webhooks: WebhookServer, sample: Sample | None, record_property: Any
 ) -> None:
