@@ -214,6 +214,8 @@ class FakeClusters:
             cluster.put(
                 release, made, HelmStatus.PENDING_ROLLBACK, labels=target.labels, description=description
             )
+            # Helm stores the chart with the record, whatever becomes of it.
+            cluster.charts[release, made] = cluster.charts[release, revision]
             await interruption.cut_off()
             guard.check()
             if self.rollback_fails:
@@ -225,7 +227,6 @@ class FakeClusters:
             # Only deployed records: a pending or failed one keeps its status.
             cluster._supersede(release)
             cluster.put(release, made, HelmStatus.DEPLOYED)
-            cluster.charts[release, made] = cluster.charts[release, revision]
             cluster.scale(release, 1)
             cluster.webhooks = release
             cluster.completed.append(f"rollback {release} {made}")

@@ -9,6 +9,7 @@ from kapsa.fleet.domain.rollout.releases import (
     IntentMatch,
     ReleaseIntent,
     ReleaseRecord,
+    base_record,
     latest_record,
     match_rollback,
     match_uninstall,
@@ -116,3 +117,32 @@ def test_an_uninstall_is_done_when_nothing_is_left() -> None:
 def test_the_latest_record_has_the_highest_revision() -> None:
     assert latest_record(list(reversed(OLD))) == OLD[1]
     assert latest_record([]) is None
+
+
+FAILED_ROLLBACK = 'Rollback "cert-manager" failed: timed out'
+
+
+@pytest.mark.parametrize(
+    ("history", "base"),
+    [
+        ([], None),
+        ([record(1, HelmStatus.SUPERSEDED), record(2, HelmStatus.UNINSTALLED)], None),
+        ([record(1, HelmStatus.DEPLOYED), record(2, HelmStatus.FAILED)], 1),
+        ([record(1, HelmStatus.FAILED)], 1),
+        ([record(1, HelmStatus.SUPERSEDED), record(2, HelmStatus.FAILED)], 1),
+        (
+            [
+                record(1, HelmStatus.SUPERSEDED),
+                record(2, HelmStatus.SUPERSEDED),
+                record(3, HelmStatus.FAILED, description=FAILED_ROLLBACK),
+                record(4, HelmStatus.FAILED, description='Upgrade "cert-manager" failed: denied'),
+            ],
+            3,
+        ),
+    ],
+)
+def test_a_release_that_is_installed_always_has_a_revision_to_return_to(
+    history: list[ReleaseRecord], base: int | None
+) -> None:
+    chosen = base_record(history, RELEASE)
+    assert (chosen.revision if chosen else None) == base

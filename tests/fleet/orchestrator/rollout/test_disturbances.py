@@ -11,6 +11,7 @@ import pytest
 from kapsa.fleet.domain.errors import StateConflict
 from kapsa.fleet.domain.registry.windows import ChangeFreeze, MaintenanceWindow, Weekday
 from kapsa.fleet.domain.rollout.deployments import DeploymentPhase, OfflinePolicy, VersionDeployment
+from kapsa.fleet.domain.rollout.releases import HelmStatus
 from kapsa.fleet.domain.rollout.strategies import (
     BlueGreenStrategy,
     CanaryStrategy,
@@ -21,7 +22,7 @@ from kapsa.fleet.domain.rollout.targets import TargetStep
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterRefused
 from tests.fleet.examples import ADMIN, DEPLOYER, START
-from tests.fleet.rollout_harness import NEW, OLD, OPERATOR_ID, PATIENCE, RELEASE, RolloutHarness
+from tests.fleet.rollout_harness import BAD, NEW, OLD, OPERATOR_ID, PATIENCE, RELEASE, RolloutHarness
 
 MINUTE = timedelta(minutes=1)
 CANARY = CanaryStrategy(percentages=(50, 100), evaluation_period=MINUTE)
@@ -272,11 +273,7 @@ async def test_a_rollback_before_helm_began_keeps_the_record_of_what_runs(databa
     await fleet.create(BLUE_GREEN)
     await fleet.run(horizon=timedelta(hours=1))
 
-    async def refuse(call: str) -> None:
-        if call.endswith("apply_crds"):
-            raise ClusterRefused("the CRD costs too much")
-
-    fleet.clusters.on_call = refuse
+    fleet.clusters.on_call = refuse_crds
     failing = await fleet.create(CANARY, version="3.0.0")
     await fleet.run(horizon=timedelta(hours=2))
     assert await phase_of(fleet, failing) is DeploymentPhase.ROLLED_BACK
@@ -286,6 +283,56 @@ async def test_a_rollback_before_helm_began_keeps_the_record_of_what_runs(databa
         installation = await fleet.store.installation(connection, cluster_id, OPERATOR_ID)
     assert installation is not None, "the next plan would install a second controller next to green"
     assert (str(installation.release), installation.revision) == ("green/cert-manager-green", 1)
+
+
+async def fail_a_rollback(fleet: RolloutHarness) -> None:
+    """Deploy a bad version whose rollback fails: Helm then has no revision that is deployed."""
+    fleet.clusters.unhealthy, fleet.clusters.rollback_fails = {("dev-1", NEW)}, True
+    made = await fleet.create(CANARY)
+    await fleet.run()
+    assert await outcome(fleet, made) == {"dev-1": (TargetStep.ROLLBACK_FAILED, "HelmFailed")}
+    assert fleet.clusters["dev-1"].chart_of(RELEASE) == (0, "")
+    fleet.clusters.rollback_fails = False
+
+
+async def refuse_crds(call: str) -> None:
+    if call.endswith("apply_crds"):
+        raise ClusterRefused("the CRD costs too much")
+
+
+@pytest.mark.parametrize("before_helm", [True, False])
+async def test_the_rollback_after_a_failed_rollback_uninstalls_nothing(
+    database: Database, before_helm: bool
+) -> None:
+    fleet = await started(database, "dev-1")
+    await fail_a_rollback(fleet)
+    fleet.clusters.unhealthy |= {("dev-1", BAD)}
+    fleet.clusters.on_call = refuse_crds if before_helm else None
+    made = await fleet.create(CANARY, version="3.0.0")
+    await fleet.run()
+    assert await phase_of(fleet, made) is DeploymentPhase.ROLLED_BACK
+    cluster = fleet.clusters["dev-1"]
+    assert not [each for each in cluster.completed if each.startswith("uninstall")]
+    if before_helm:
+        assert [each.revision for each in cluster.history(RELEASE)] == [1, 2, 3]
+    else:
+        assert cluster.chart_of(RELEASE) == (5, OLD), "the bad version of the deployment before came back"
+
+
+async def test_a_revision_that_failed_before_the_plan_does_not_hold_up_a_rollback(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    failed = 'Upgrade "cert-manager" failed: admission denied'
+    fleet.clusters["dev-1"].put(RELEASE, 2, HelmStatus.FAILED, description=failed)
+    fleet.clusters.on_call = refuse_crds
+    made = await fleet.create(CANARY)
+    await fleet.settle()
+    assert await outcome(fleet, made) == {"dev-1": (TargetStep.ROLLED_BACK, "CrdsRefused")}
+    assert await phase_of(fleet, made) is DeploymentPhase.ROLLED_BACK
+    (cluster_id,) = fleet.clusters.clusters
+    async with database.transaction() as connection:
+        installation = await fleet.store.installation(connection, cluster_id, OPERATOR_ID)
+    assert installation is not None
+    assert installation.revision == 1
 
 
 async def test_a_rollback_without_health_checks_records_the_revision_that_it_made(database: Database) -> None:

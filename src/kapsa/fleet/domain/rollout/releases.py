@@ -19,6 +19,7 @@ __all__ = [
     "ReleaseIntent",
     "ReleaseRecord",
     "ReleaseRef",
+    "base_record",
     "carries",
     "is_rollback",
     "latest_record",
@@ -125,6 +126,25 @@ def latest_record(history: Sequence[ReleaseRecord]) -> ReleaseRecord | None:
     return max(history, key=lambda record: record.revision, default=None)
 
 
+def base_record(history: Sequence[ReleaseRecord], release: ReleaseRef) -> ReleaseRecord | None:
+    """Return the revision that a rollback of the next change returns to; None if the release is not installed.
+
+    A failed rollback leaves no revision deployed. Its own record has the content that it was to bring back, and the
+    revision before it is the one that it was to take away. A release that was never deployed goes back to its last
+    attempt: it was there before the change, so that no rollback may uninstall it.
+    """
+    latest = latest_record(history)
+    if latest is None or latest.status is HelmStatus.UNINSTALLED:
+        return None
+    deployed = [record for record in history if record.status is HelmStatus.DEPLOYED]
+    once_good = [
+        record
+        for record in history
+        if record.status is HelmStatus.SUPERSEDED or _is_failed_rollback(record, release)
+    ]
+    return latest_record(deployed) or latest_record(once_good) or latest
+
+
 def match_upgrade(intent: ReleaseIntent, history: Sequence[ReleaseRecord]) -> IntentVerdict:
     """Compare the intent of an install or an upgrade with the history of its release."""
     latest = latest_record(history)
@@ -157,10 +177,12 @@ def match_rollback(intent: ReleaseIntent, history: Sequence[ReleaseRecord]) -> I
 
 def is_rollback(record: ReleaseRecord, release: ReleaseRef, revision: int) -> bool:
     """Return whether Helm describes a record as a rollback to this revision, or as one that failed."""
-    failed = record.status is HelmStatus.FAILED and record.description.startswith(
-        f'Rollback "{release.name}" failed'
-    )
-    return failed or record.description == f"Rollback to {revision}"
+    return _is_failed_rollback(record, release) or record.description == f"Rollback to {revision}"
+
+
+def _is_failed_rollback(record: ReleaseRecord, release: ReleaseRef) -> bool:
+    failed = f'Rollback "{release.name}" failed'
+    return record.status is HelmStatus.FAILED and record.description.startswith(failed)
 
 
 def made_by(record: ReleaseRecord, deployment: str, release: ReleaseRef, base: int) -> bool:

@@ -2,9 +2,9 @@
 
 from kapsa.fleet.domain.registry.windows import judge_windows
 from kapsa.fleet.domain.rollout.releases import (
-    HelmStatus,
     IntentMatch,
     ReleaseRecord,
+    base_record,
     latest_record,
     made_by,
     match_upgrade,
@@ -66,14 +66,14 @@ def _base(turn: ClusterTurn, live: tuple[ReleaseRecord, ...]) -> dict[str, objec
     """Return what a rollback returns to. An earlier attempt has set it, if its revision is still there."""
     if turn.target.changed and _continues(turn, latest_record(live)):
         return {}
-    deployed = latest_record([record for record in live if record.status is HelmStatus.DEPLOYED])
-    if deployed is None:
+    base = base_record(live, turn.target.live)
+    if base is None:
         return {"base_revision": 0}
-    planned = deployed.revision == turn.target.planned_revision
+    planned = base.revision == turn.target.planned_revision
     return {
-        "base_revision": deployed.revision,
+        "base_revision": base.revision,
         "base_digest": turn.target.present_chart if planned else "",
-        "base_version": deployed.version,
+        "base_version": base.version,
     }
 
 

@@ -28,6 +28,8 @@ async def prepare_rollback(turn: ClusterTurn, services: ClusterServices) -> Roll
     if target.blue_green:
         return await _prepare_blue_green(turn, services, latest)
     if latest is not None and not _ours(turn, latest):
+        if latest.revision == target.planned_revision:  # made before the plan: Helm has not begun
+            return await _end_unchanged(turn, services, target.base_revision or 0)
         return _changed_by_other(turn, latest)
     if target.base_revision and not any(record.revision == target.base_revision for record in history):
         return _gone(turn)
