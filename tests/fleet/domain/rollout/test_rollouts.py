@@ -290,7 +290,7 @@ def test_a_rejected_deployment_never_runs() -> None:
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [(TargetStep.WAIT, TargetStep.UPGRADE), (TargetStep.RETIRE_LIVE, TargetStep.PREPARE_ROLLBACK)],
+    [(TargetStep.WAIT, TargetStep.UPGRADE), (TargetStep.RETIRE_LIVE, TargetStep.REMOVE)],
 )
 def test_a_step_that_is_not_in_the_table_is_refused(before: TargetStep, after: TargetStep) -> None:
     with pytest.raises(StateConflict, match=f"{before} cannot go to {after}"):

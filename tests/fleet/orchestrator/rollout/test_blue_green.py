@@ -9,9 +9,10 @@ import pytest
 
 from kapsa.fleet.domain.errors import StateConflict
 from kapsa.fleet.domain.rollout.deployments import DeploymentPhase
-from kapsa.fleet.domain.rollout.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.releases import HelmStatus, ReleaseRef
 from kapsa.fleet.domain.rollout.targets import TargetStep
 from kapsa.fleet.infrastructure.postgres.database import Database
+from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from tests.fleet.examples import ADMIN, DEPLOYER
 from tests.fleet.orchestrator.rollout.test_engine import BLUE_GREEN, GREEN, started
 from tests.fleet.rollout_harness import NEW, RELEASE
@@ -53,6 +54,74 @@ async def test_blue_green_cannot_switch_back_once_blue_is_gone(database: Databas
     await fleet.run()
     with pytest.raises(StateConflict, match="has been removed: deploy version"):
         await fleet.deployments.rollback(ADMIN, made.id, reason="too late")
+
+
+@pytest.mark.parametrize("call", ["dev-1 history", "dev-1 uninstall"])
+async def test_blue_is_removed_when_its_cluster_was_away_at_the_end_of_the_retention(
+    database: Database, call: str
+) -> None:
+    fleet = await started(database, "dev-1")
+    made = await fleet.create(BLUE_GREEN)
+    await fleet.pass_time(timedelta(hours=23))
+    back = fleet.now + timedelta(hours=6)
+
+    async def be_away(seen: str) -> None:
+        if seen == call and fleet.now < back:
+            raise ClusterUnreachable("dev-1: no route to host")
+
+    fleet.clusters.on_call = be_away
+    await fleet.pass_time(timedelta(hours=4))
+    waiting = (await fleet.targets(made.id))["dev-1"]
+    assert (waiting.stalled, waiting.waits_for) == ("", "dev-1: no route to host")
+    await fleet.run()
+    assert not fleet.clusters["dev-1"].history(RELEASE)
+    assert (await fleet.targets(made.id))["dev-1"].step is TargetStep.DONE
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+
+
+async def test_a_rollback_that_arrives_as_the_retention_ends_switches_back(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    made = await fleet.create(BLUE_GREEN)
+    await fleet.pass_time(timedelta(hours=23))
+
+    async def roll_back(call: str) -> None:
+        fleet.clusters.on_call = None
+        await fleet.deployments.rollback(ADMIN, made.id, reason="green leaks memory")
+        await fleet.replica("manager-2").run_due()
+
+    fleet.clusters.on_call = roll_back  # in the step that ends the retention
+    await fleet.run()
+    cluster = fleet.clusters["dev-1"]
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.ROLLED_BACK
+    assert (cluster.replicas, cluster.webhooks) == ({RELEASE: 1, GREEN: 0}, RELEASE)
+    assert cluster.completed == [f"upgrade {GREEN} 1", f"uninstall {GREEN}"]
+
+
+@pytest.mark.parametrize("returns", [True, False])
+async def test_a_rollback_that_arrives_after_the_removal_of_blue_began_fails_and_ends(
+    database: Database, returns: bool
+) -> None:
+    fleet = await started(database, "dev-1")
+    made = await fleet.create(BLUE_GREEN)
+    await fleet.pass_time(timedelta(hours=23))
+    cluster = fleet.clusters["dev-1"]
+
+    async def interrupt(call: str) -> None:
+        if call == "dev-1 history" and not (await fleet.deployment(made.id)).rollback_started_at:
+            await fleet.deployments.rollback(ADMIN, made.id, reason="green leaks memory")
+        if call == "dev-1 uninstall":
+            fleet.clusters.on_call, cluster.offline = None, not returns
+            cluster.put(RELEASE, 1, HelmStatus.UNINSTALLING)
+            raise ClusterUnreachable("dev-1: no route to host")
+
+    fleet.clusters.on_call = interrupt
+    await fleet.run()
+    deployment = await fleet.deployment(made.id)
+    assert deployment.phase is DeploymentPhase.FAILED
+    cause = f"revision 1 of {RELEASE} no longer exists" if returns else "no route to host"
+    assert cause in deployment.message
+    assert (cluster.replicas[GREEN], cluster.webhooks) == (1, GREEN)
+    assert bool(cluster.history(RELEASE)) is not returns
 
 
 async def test_blue_green_waits_for_a_person_to_switch(database: Database) -> None:

@@ -21,6 +21,7 @@ __all__ = [
     "ReleaseRef",
     "base_record",
     "carries",
+    "is_installed",
     "is_rollback",
     "latest_record",
     "made_by",
@@ -124,6 +125,12 @@ class IntentVerdict(msgspec.Struct, frozen=True):
 def latest_record(history: Sequence[ReleaseRecord]) -> ReleaseRecord | None:
     """Return the record with the highest revision."""
     return max(history, key=lambda record: record.revision, default=None)
+
+
+def is_installed(history: Sequence[ReleaseRecord]) -> bool:
+    """Return whether a release exists, and its removal has not begun."""
+    latest = latest_record(history)
+    return latest is not None and latest.status not in (HelmStatus.UNINSTALLING, HelmStatus.UNINSTALLED)
 
 
 def base_record(history: Sequence[ReleaseRecord], release: ReleaseRef) -> ReleaseRecord | None:

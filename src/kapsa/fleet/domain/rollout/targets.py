@@ -159,7 +159,8 @@ STEP_TRANSITIONS: Mapping[TargetStep, frozenset[TargetStep]] = {
         _S.START_NEXT: {_S.SWITCH_WEBHOOKS, *_LEFT},
         _S.SWITCH_WEBHOOKS: {_S.VALIDATE, *_VERIFIED},
         _S.RETAIN_LIVE: {_S.RETIRE_LIVE, *_BACK},
-        _S.RETIRE_LIVE: {_S.DONE},
+        # A rollback may have been asked for while the retention ended.
+        _S.RETIRE_LIVE: {_S.DONE, _S.ROLLBACK_FAILED, *_BACK},
         _S.DONE: {*_BACK},
         _S.PREPARE_ROLLBACK: {_S.REVERT, _S.REMOVE, _S.STOP_NEXT, _S.ROLLED_BACK, _S.ROLLBACK_FAILED},
         _S.REVERT: {_S.VALIDATE_REVERTED, _S.ROLLED_BACK, _S.ROLLBACK_FAILED},

@@ -10,14 +10,18 @@ from kapsa.fleet.domain.rollout.deployments import VersionDeployment
 from kapsa.fleet.domain.rollout.plans import FieldConflict
 from kapsa.fleet.domain.rollout.releases import ReleaseIntent, ReleaseRef
 from kapsa.fleet.domain.rollout.strategies import BlueGreenStrategy, RolloutStage
-from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetState, TargetStep
+from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetGoal, TargetState, TargetStep
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterOperations
 from kapsa.fleet.orchestrator.ports.helm import HelmReleases
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard
 from kapsa.fleet.orchestrator.ports.rollouts import OperatorInstallation, ReleaseBundle
 from kapsa.fleet.orchestrator.rollout.settings import EngineSettings
 
-__all__ = ["ClusterServices", "ClusterTurn"]
+__all__ = ["POSTPONE", "ClusterServices", "ClusterTurn"]
+
+POSTPONE = timedelta(hours=1)
+"""The time until the removal of a retained release is tried again."""
+_RETENTION = frozenset({TargetStep.RETAIN_LIVE, TargetStep.RETIRE_LIVE})
 
 
 class ClusterServices(msgspec.Struct, frozen=True):
@@ -92,16 +96,25 @@ class ClusterTurn(msgspec.Struct, frozen=True):
             self.target, stalled=message, reason=reason, message=message, next_run_at=None, waits_for=""
         )
 
+    @property
+    def goes_back(self) -> bool:
+        """True if the cluster is on its way back, or turns as soon as its step allows it."""
+        return self.target.state is TargetState.ROLLING_BACK or self.target.goal is TargetGoal.ROLL_BACK
+
     def give_up(self, reason: str, message: str) -> RolloutTarget:
-        """Return the target after a wait that lasted too long: a failed rollback, or a pause."""
-        if self.target.state is TargetState.ROLLING_BACK:
+        """Return the target after a wait that lasted too long: a failed rollback, or a pause.
+
+        The deployment of a retained release has ended: nobody would resume it, so that its removal is tried later.
+        """
+        if self.goes_back:
             return self.end(TargetStep.ROLLBACK_FAILED, reason, message)
+        if self.target.step in _RETENTION:
+            return self.later(self.now + POSTPONE, message)
         return self.stall(reason, message)
 
     def wait_or_give_up(self, reason: str, message: str) -> RolloutTarget:
         """Return the target with another attempt soon, or after a wait that gave up."""
-        back = self.target.state is TargetState.ROLLING_BACK
-        patience = self.settings.rollback_patience if back else self.settings.patience
+        patience = self.settings.rollback_patience if self.goes_back else self.settings.patience
         return self.retry(message, patience=patience) or self.give_up(reason, message)
 
     def noting(self, left_behind: tuple[str, ...]) -> str:

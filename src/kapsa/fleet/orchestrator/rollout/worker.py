@@ -212,7 +212,7 @@ def _before_step(turn: ClusterTurn) -> RolloutTarget | None:
         target.state in _TURNS_BACK or target.step is TargetStep.FAILED
     ):
         if target.step is TargetStep.RETIRE_LIVE:
-            return None  # it ends first
+            return None  # the step knows whether the removal has begun
         if not target.changed:
             return turn.end(TargetStep.SKIPPED, "NotBegun", "the deployment was rolled back before its turn")
         return turn.advance(TargetStep.PREPARE_ROLLBACK)

@@ -8,6 +8,7 @@ from kapsa.fleet.domain.rollout.releases import (
     IntentMatch,
     ReleaseIntent,
     ReleaseRecord,
+    is_installed,
     latest_record,
     made_by,
     match_rollback,
@@ -46,7 +47,7 @@ async def _prepare_blue_green(
 ) -> RolloutTarget:
     target = turn.target
     if target.handed_over and target.base_revision:
-        if not await services.helm.history(target.cluster_id, target.live):
+        if not is_installed(await services.helm.history(target.cluster_id, target.live)):
             return _gone(turn)
         return turn.advance(TargetStep.STOP_NEXT, stopped_at=None, gap_seconds=None)
     if latest is None or (target.intent is not None and latest.revision < target.intent.revision):
