@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import textwrap
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -54,6 +56,33 @@ def test_a_secret_value_is_hidden_in_every_form(shown: str) -> None:
         assert part not in text
 
 
+LOGIN = coded(f"user:{PASSWORD}")
+FOLDED = "\n".join(LOGIN[start : start + 10] for start in range(0, len(LOGIN), 10))
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        json.dumps({"auths": {"r": {"auth": LOGIN}}}),
+        f"--creds={LOGIN}",
+        f"https://db/login/{LOGIN.rstrip('=')}",
+        f"mode=fast login-{LOGIN} verbose",
+        f"https://db/?login={quote(coded(f'???>>>{PASSWORD}'), safe='')}",
+        json.dumps({"login": coded(f"???>>>{PASSWORD}")}).replace("/", "\\/"),
+        json.dumps({"login": FOLDED}),
+        f"login: |\n{textwrap.indent(FOLDED, '  ')}\nmode: fast",
+        json.dumps({"outer": coded(json.dumps({"inner": LOGIN}))}),
+        base64.b64encode(b"\xff\xfe\x00" + PASSWORD.encode()).decode(),
+    ],
+    ids=["json", "option", "path", "word", "query", "slash", "json-fold", "fold", "twice", "binary"],
+)
+def test_a_secret_value_is_hidden_in_a_code_within_a_text(shown: str) -> None:
+    for text in (diff(config(a="old"), config(a="new", shown=shown)), diff(None, config(**{shown: "x"}))):
+        assert MASK in text
+        for start in range(len(shown) - 8):
+            assert shown[start : start + 9] not in text
+
+
 def test_a_secret_value_is_hidden_in_names_and_keys() -> None:
     named = {**config(**{PASSWORD: "x"}), "metadata": {"name": f"for-{PASSWORD}"}}
     assert PASSWORD not in diff(None, named)
@@ -75,7 +104,11 @@ def test_a_change_of_nothing_but_hidden_text_is_named() -> None:
 
 def test_certificates_and_other_coded_texts_stay_readable() -> None:
     certificate = coded("-----BEGIN CERTIFICATE-----\nMIIC\n-----END CERTIFICATE-----\n")
-    text = diff(config(a="x"), config(a="x", ca=certificate, name="widget-operator", size="12345678"))
+    login = f"--registry=https://registry.example.com/{coded('reader:public')} --verbose"
+    text = diff(
+        config(a="x"), config(a="x", ca=certificate, login=login, name="widget-operator", size="12345678")
+    )
     assert f"+  ca: {certificate}" in text
+    assert f"+  login: {login}" in text
     assert "+  name: widget-operator" in text
     assert "+  size: '12345678'" in text

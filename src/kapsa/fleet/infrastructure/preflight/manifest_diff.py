@@ -5,6 +5,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 import yaml
 
@@ -18,9 +19,10 @@ __all__ = ["hook_events", "manifest_diff", "secret_texts"]
 _LONGEST = 64 * 1024
 _HOOK = "helm.sh/hook"
 _SHORTEST_NUMBER = 4
-_SHORTEST_CODED = 8
-_BASE64 = re.compile(r"[A-Za-z0-9+/]+|[A-Za-z0-9_-]+")
-_URL_SAFE = frozenset("-_")
+_BASE64 = (re.compile(r"[A-Za-z0-9+/]{8,}"), re.compile(r"[A-Za-z0-9_-]{8,}"))
+_STANDARD = str.maketrans("-_", "+/")
+_FOLD = re.compile(r"\s+|\\[nrt]")
+"""White space, also as a JSON text has it."""
 
 Objects = Iterable[Mapping[str, Any]]
 
@@ -134,24 +136,33 @@ def _masked_secret(content: Mapping[str, Any], other: Mapping[str, Any], side: s
 
 def _redacted(node: Any, secrets: tuple[str, ...]) -> Any:
     if isinstance(node, Mapping):
-        return {redact(str(key), secrets): _redacted(value, secrets) for key, value in node.items()}
+        return {_hidden(str(key), secrets): _redacted(value, secrets) for key, value in node.items()}
     if isinstance(node, list):
         return [_redacted(value, secrets) for value in node]
     if isinstance(node, str) and node != MASK:
-        return MASK if _encodes_secret(node, secrets) else redact(node, secrets)
+        return _hidden(node, secrets)
     return MASK if not isinstance(node, bool) and str(node) in secrets else node
 
 
+def _hidden(text: str, secrets: tuple[str, ...]) -> str:
+    return MASK if _encodes_secret(text, secrets) else redact(text, secrets)
+
+
 def _encodes_secret(text: str, secrets: tuple[str, ...], depth: int = 3) -> bool:
-    """Return whether a text is the base64 of one with a secret in it, such as a configuration or a private key."""
-    compact = "".join(text.split()).rstrip("=")
-    if len(compact) < _SHORTEST_CODED or not _BASE64.fullmatch(compact) or not depth:
-        return False
-    try:
-        decoded = base64.b64decode(
-            compact + "=" * (-len(compact) % 4), b"-_" if _URL_SAFE & set(compact) else None
-        )
-        plain = decoded.decode()
-    except ValueError:
-        return False
-    return redact(plain, secrets) != plain or _encodes_secret(plain, secrets, depth - 1)
+    """Return whether a part of a text is the base64 of one with a secret in it, such as a login or a private key."""
+    plain = "\n".join(_decoded(text)) if depth else ""
+    return bool(plain) and (redact(plain, secrets) != plain or _encodes_secret(plain, secrets, depth - 1))
+
+
+def _decoded(text: str) -> Iterator[str]:
+    """Yield what the base64 in a text may mean. It may be folded, escaped, and part of a longer word.
+
+    A code that follows other letters begins at one of four offsets; what is decoded before it is noise.
+    """
+    unfolded = _FOLD.sub("", unquote(text)).replace("\\/", "/")
+    runs = dict.fromkeys(run.translate(_STANDARD) for each in _BASE64 for run in each.findall(unfolded))
+    for run in runs:
+        for offset in range(4):
+            whole = len(run) - ((len(run) - offset) % 4 == 1)
+            part = run[offset:whole]
+            yield base64.b64decode(part + "=" * (-len(part) % 4)).decode(errors="replace")
