@@ -55,7 +55,10 @@ class FakeCluster:
         self.replicas: dict[ReleaseRef, int] = {}
         self.lease = ""
         self.webhooks: ReleaseRef | None = None
-        self.crds: list[str] = []
+        self.crds: list[uuid.UUID] = []
+        """The deployments whose CRDs are applied."""
+        self.crd_bases: list[str | None] = []
+        """The charts that a rollback of those CRDs would return to."""
         self.manifests: list[bytes] = []
         self.completed: list[str] = []
         """Helm's writes that ran to their end."""
@@ -264,21 +267,22 @@ class FakeClusters:
         async with self.interrupt("apply_crds"):
             cluster = await self._reach(request.cluster_id, "apply_crds")
             guard.check()
-            if request.chart_digest not in cluster.crds:
-                cluster.crds.append(request.chart_digest)
+            if request.deployment_id not in cluster.crds:
+                cluster.crds.append(request.deployment_id)
+                cluster.crd_bases.append(request.base_chart)
 
     async def revert_crds(
-        self, cluster_id: uuid.UUID, chart_digest: str, guard: LeaseGuard
+        self, cluster_id: uuid.UUID, deployment_id: uuid.UUID, guard: LeaseGuard
     ) -> tuple[str, ...]:
         async with self.interrupt("revert_crds"):
             cluster = await self._reach(cluster_id, "revert_crds")
             guard.check()
-            if chart_digest in cluster.crds:
-                cluster.crds.remove(chart_digest)
+            if deployment_id in cluster.crds:
+                cluster.crds.remove(deployment_id)
             return ()
 
     async def return_storage(
-        self, cluster_id: uuid.UUID, chart_digest: str, guard: LeaseGuard
+        self, cluster_id: uuid.UUID, deployment_id: uuid.UUID, guard: LeaseGuard
     ) -> tuple[str, ...]:
         async with self.interrupt("return_storage"):
             await self._reach(cluster_id, "return_storage")

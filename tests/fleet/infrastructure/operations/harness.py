@@ -63,6 +63,11 @@ class LimitedLease(LeaseGuard):
         return 60.0 if self._spent < 1.0 else -1.0
 
 
+def deployment_of(digest: str) -> uuid.UUID:
+    """Return the deployment of a chart, for tests that deploy it once."""
+    return uuid.uuid5(uuid.NAMESPACE_OID, digest)
+
+
 def manifest_of(*objects: Manifest) -> bytes:
     return "".join(f"---\n{json.dumps(each)}\n" for each in objects).encode()
 
@@ -151,14 +156,29 @@ class Operations:
         self.charts[digest] = [ChartCrd(each["metadata"]["name"], "crds", each) for each in crds]
         return digest
 
-    def request(self, digest: str, *objects: Manifest, following: ReleaseRef | None = None) -> CrdRequest:
-        return CrdRequest(CLUSTER, digest, self.blue, following or self.blue, manifest_of(*objects))
+    def request(
+        self,
+        digest: str,
+        *objects: Manifest,
+        following: ReleaseRef | None = None,
+        deployment: str = "",
+        base: str | None = "",
+    ) -> CrdRequest:
+        return CrdRequest(
+            cluster_id=CLUSTER,
+            chart_digest=digest,
+            deployment_id=deployment_of(deployment or digest),
+            live=self.blue,
+            next=following or self.blue,
+            manifest=manifest_of(*objects),
+            base_chart=base,
+        )
 
     async def apply(self, digest: str, *objects: Manifest, **changes: Any) -> None:
         await self.under_test.apply_crds(self.request(digest, *objects, **changes), lease())
 
-    async def revert(self, digest: str) -> None:
-        await self.under_test.revert_crds(CLUSTER, digest, lease())
+    async def revert(self, deployment: str) -> tuple[str, ...]:
+        return await self.under_test.revert_crds(CLUSTER, deployment_of(deployment), lease())
 
     async def live_crd(self, name: str = "") -> Manifest:
         return await self.client.get(CRD, name or self.crd_name)

@@ -11,7 +11,13 @@ from kapsa.fleet.orchestrator.ports.leases import LeaseLost
 from kapsa.runtime import ApiError
 from tests.eventually import eventually
 from tests.fleet.infrastructure.health.webhook_server import WebhookServer, webhook_server
-from tests.fleet.infrastructure.operations.harness import CLUSTER, LimitedLease, Operations, lease
+from tests.fleet.infrastructure.operations.harness import (
+    CLUSTER,
+    LimitedLease,
+    Operations,
+    deployment_of,
+    lease,
+)
 from tests.fleet.served_kinds import served
 
 Manifest = dict[str, Any]
@@ -76,9 +82,9 @@ async def test_resources_that_a_conversion_webhook_has_stored_keep_their_content
     async with webhook_server() as server:
         await bring_conversion(operations, server, folder)
         assert await specs(operations, "v1") == expected_sizes()
-        assert await operations.under_test.revert_crds(CLUSTER, NEW, lease()) == ()
+        assert await operations.revert(NEW) == ()
     await assert_returned(operations)
-    assert await operations.under_test.revert_crds(CLUSTER, NEW, lease()) == ()
+    assert await operations.revert(NEW) == ()
 
 
 async def test_resources_are_converted_back_by_a_process_that_goes_on_where_another_died(
@@ -88,15 +94,15 @@ async def test_resources_are_converted_back_by_a_process_that_goes_on_where_anot
         await bring_conversion(operations, server)
         with pytest.raises(LeaseLost):
             # The storage flag, and a few of the resources.
-            await operations.under_test.return_storage(CLUSTER, NEW, LimitedLease(1 + 4))
+            await operations.under_test.return_storage(CLUSTER, deployment_of(NEW), LimitedLease(1 + 4))
         live = await operations.live_crd()
         assert (live["status"]["storedVersions"], live["spec"]["conversion"]["strategy"]) == (
             ["v1", "v2"],
             "Webhook",
         )
         # Blue-green converts before the controller stops, and takes the CRDs back when it is gone.
-        assert await operations.under_test.return_storage(CLUSTER, NEW, lease()) == ()
-    assert await operations.under_test.revert_crds(CLUSTER, NEW, lease()) == ()
+        assert await operations.under_test.return_storage(CLUSTER, deployment_of(NEW), lease()) == ()
+    assert await operations.revert(NEW) == ()
     await assert_returned(operations)
 
 
@@ -106,7 +112,7 @@ async def test_a_conversion_that_is_broken_keeps_no_version_in_place_and_is_repo
     async with webhook_server() as server:
         await bring_conversion(operations, server)
         server.converts = False
-        (left_behind,) = await operations.under_test.revert_crds(CLUSTER, NEW, lease())
+        (left_behind,) = await operations.revert(NEW)
     assert (
         f"resources of {operations.crd_name} are stored in a version that cannot be converted to v1"
         in left_behind
@@ -123,3 +129,55 @@ async def readable(operations: Operations, version: str) -> dict[str, Manifest]:
         return await specs(operations, version)
     except ApiError:
         return {}
+
+
+async def test_the_rollback_of_a_chart_that_is_deployed_again_keeps_the_conversion_of_its_first_deployment(
+    operations: Operations,
+) -> None:
+    async with webhook_server() as server:
+        await bring_conversion(operations, server)
+        before = await operations.live_crd()
+        await operations.apply(NEW, deployment="again", base=NEW)
+        assert await operations.revert("again") == ()
+        live = await operations.live_crd()
+        assert live["spec"] == before["spec"]
+        assert await specs(operations, "v1") == expected_sizes()
+        # The first deployment can still be rolled back.
+        assert await operations.revert(NEW) == ()
+    await assert_returned(operations)
+
+
+async def test_a_deployment_after_one_that_ended_before_helm_returns_to_the_chart_that_helm_has(
+    operations: Operations,
+) -> None:
+    async with webhook_server() as server:
+        await bring_conversion(operations, server)
+        await operations.apply(NEW, deployment="again", base="sha256:1")
+        assert await operations.revert("again") == ()
+    await assert_returned(operations)
+
+
+async def test_a_conversion_that_an_aborted_install_has_left_ends_with_the_rollback_of_the_next_install(
+    operations: Operations,
+) -> None:
+    async with webhook_server() as server:
+        both = (operations.version("v1"), operations.version("v2", storage=True))
+        operations.chart(NEW, operations.crd(*both, conversion=server.conversion()))
+        await operations.apply(NEW, deployment="aborted", base=None)
+        await operations.apply(NEW, deployment="again", base=None)
+        assert await operations.revert("again") == ()
+    assert (await operations.live_crd())["spec"]["conversion"] == {"strategy": "None"}
+
+
+async def test_two_rollbacks_in_a_row_keep_the_content_of_what_the_first_chart_had_stored(
+    operations: Operations,
+) -> None:
+    async with webhook_server() as server:
+        await bring_conversion(operations, server)
+        both = (operations.version("v1"), operations.version("v2", storage=True, fields=("amount", "more")))
+        third = operations.chart("sha256:3", operations.crd(*both, conversion=server.conversion()))
+        await operations.apply(third, base=NEW)
+        assert await operations.revert(third) == ()
+        assert (await operations.live_crd())["spec"]["conversion"]["strategy"] == "Webhook"
+        assert await operations.revert(NEW) == ()
+    await assert_returned(operations)

@@ -9,7 +9,7 @@ from kapsa.fleet.orchestrator.ports.helm import UpgradeRequest
 from kapsa.fleet.orchestrator.rollout.approved_manifest import without_crds
 from kapsa.runtime import ApiError
 from tests.eventually import eventually
-from tests.fleet.infrastructure.operations.harness import CLUSTER, Operations, lease
+from tests.fleet.infrastructure.operations.harness import CLUSTER, Operations, deployment_of, lease
 from tests.fleet.real_helm import CLUSTER as HELM_CLUSTER
 from tests.fleet.real_helm import RealHelm, config_map
 
@@ -35,7 +35,7 @@ async def test_a_crd_that_leaves_the_templates_keeps_its_resources_through_upgra
         )
         await _upgrade(operations, helm, "sha256:2", converted)
         assert await _exactly(operations) == before
-        await operations.under_test.revert_crds(CLUSTER, "sha256:2", lease())
+        await operations.revert("sha256:2")
         await helm.helm.rollback(HELM_CLUSTER, helm.release(), 1, lease())
         assert await _exactly(operations) == before
         await helm.helm.uninstall(HELM_CLUSTER, helm.release(), lease())
@@ -80,7 +80,8 @@ async def _upgrade(operations: Operations, helm: RealHelm, digest: str, *crds: M
     request: UpgradeRequest = helm.request(*crds, config_map("app", helm.namespace, version="2"))
     release = helm.release()
     approved = request.manifest
-    await operations.under_test.apply_crds(CrdRequest(CLUSTER, digest, release, release, approved), lease())
+    crds = CrdRequest(CLUSTER, digest, deployment_of(digest), release, release, approved)
+    await operations.under_test.apply_crds(crds, lease())
     rest = {each: getattr(request, each) for each in request.__struct_fields__}
     await helm.helm.upgrade(UpgradeRequest(**{**rest, "manifest": without_crds(approved)}), lease())
 

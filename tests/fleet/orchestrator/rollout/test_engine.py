@@ -93,6 +93,20 @@ async def test_three_failed_checks_roll_back_finished_stages_too_within_three_mi
         assert fleet.clusters[name].crds == []
 
 
+async def test_the_rollback_of_a_chart_that_is_deployed_again_leaves_the_crds_of_its_first_deployment(
+    database: Database,
+) -> None:
+    fleet = await started(database, "dev-1")
+    first = await fleet.create(CANARY)
+    await fleet.run()
+    fleet.clusters.unhealthy = {("dev-1", NEW)}
+    again = await fleet.create(CANARY)
+    await fleet.run()
+    assert (await fleet.deployment(again.id)).phase is not DeploymentPhase.COMPLETED
+    assert fleet.clusters["dev-1"].crds == [first.id]
+    assert fleet.clusters["dev-1"].crd_bases[1:] == [NEW]
+
+
 async def test_a_conclusive_failure_rolls_back_after_one_check(database: Database) -> None:
     fleet = await started(database, "dev-1")
     fleet.clusters.unhealthy, fleet.clusters.conclusive = {("dev-1", NEW)}, True

@@ -74,16 +74,16 @@ class ManagedClusterOperations:
         await self._crds.apply(request, guard)
 
     async def revert_crds(
-        self, cluster_id: uuid.UUID, chart_digest: str, guard: LeaseGuard
+        self, cluster_id: uuid.UUID, deployment_id: uuid.UUID, guard: LeaseGuard
     ) -> tuple[str, ...]:
-        """Return conversion and storage flag of the CRDs of a chart to what they were. Nothing is removed."""
-        return await self._crds.revert(cluster_id, chart_digest, guard)
+        """Return conversion and storage flag of the CRDs of a deployment to what they were. Nothing is removed."""
+        return await self._crds.revert(cluster_id, deployment_id, guard)
 
     async def return_storage(
-        self, cluster_id: uuid.UUID, chart_digest: str, guard: LeaseGuard
+        self, cluster_id: uuid.UUID, deployment_id: uuid.UUID, guard: LeaseGuard
     ) -> tuple[str, ...]:
-        """Store resources in the version before a chart, while its controller still converts them."""
-        return await self._crds.return_storage(cluster_id, chart_digest, guard)
+        """Store resources in the version before a deployment, while its controller still converts them."""
+        return await self._crds.return_storage(cluster_id, deployment_id, guard)
 
     async def observe(self, cluster_id: uuid.UUID, release: ReleaseRef) -> OperatorHealth:
         """Sweep the cluster now, and return the health of the operator that a release runs."""

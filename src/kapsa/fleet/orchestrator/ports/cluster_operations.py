@@ -38,11 +38,14 @@ class CrdRequest(msgspec.Struct, frozen=True):
 
     cluster_id: uuid.UUID
     chart_digest: str
+    deployment_id: uuid.UUID
     live: ReleaseRef
     """The release that runs. Another one than `next` for blue-green: it keeps serving conversions until the switch."""
     next: ReleaseRef
     manifest: bytes = b""
     """The approved manifest: CRDs in templates are taken from here."""
+    base_chart: str | None = ""
+    """The digest of the chart that a rollback returns to; empty if it is not known, None if a rollback uninstalls."""
 
 
 class ReleaseActivity(msgspec.Struct, frozen=True):
@@ -74,19 +77,19 @@ class ClusterOperations(Protocol):
         ...
 
     async def revert_crds(
-        self, cluster_id: uuid.UUID, chart_digest: str, guard: LeaseGuard
+        self, cluster_id: uuid.UUID, deployment_id: uuid.UUID, guard: LeaseGuard
     ) -> tuple[str, ...]:
-        """Return conversion and storage flag of the CRDs of a chart to what they were. Nothing is removed.
+        """Return conversion and storage flag of the CRDs of a deployment to what they were. Nothing is removed.
 
-        Resources that only the chart's webhook can convert are written in the version before first. Return one
+        Resources that only its chart's webhook can convert are written in the version before first. Return one
         sentence for each CRD with resources for which this failed: they can be read, and lack fields.
         """
         ...
 
     async def return_storage(
-        self, cluster_id: uuid.UUID, chart_digest: str, guard: LeaseGuard
+        self, cluster_id: uuid.UUID, deployment_id: uuid.UUID, guard: LeaseGuard
     ) -> tuple[str, ...]:
-        """Store resources in the version before a chart, while its controller still converts them.
+        """Store resources in the version before a deployment, while its controller still converts them.
 
         Return the same sentences as `revert_crds`.
         """

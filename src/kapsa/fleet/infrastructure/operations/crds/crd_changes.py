@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.operations.crds.crd_plan import (
     CRD,
     CrdPlan,
@@ -17,7 +16,7 @@ from kapsa.fleet.infrastructure.operations.crds.crd_plan import (
     plan_return,
     plan_storage,
 )
-from kapsa.fleet.infrastructure.operations.crds.crd_record import KEEP, read_record
+from kapsa.fleet.infrastructure.operations.crds.crd_record import KEEP, CrdChange, read_record
 from kapsa.fleet.infrastructure.operations.crds.storage_migration import StorageMigration
 from kapsa.fleet.infrastructure.operations.leased_clients import LeasedClients
 from kapsa.fleet.infrastructure.operations.release_objects import (
@@ -76,37 +75,41 @@ class CrdChanges:
             for name in definitions:
                 await _await_established(client, name)
 
-    async def revert(self, cluster_id: uuid.UUID, chart_digest: str, guard: LeaseGuard) -> tuple[str, ...]:
-        """Return the CRDs that a chart has changed to the conversion and storage version that they had before.
+    async def revert(
+        self, cluster_id: uuid.UUID, deployment_id: uuid.UUID, guard: LeaseGuard
+    ) -> tuple[str, ...]:
+        """Return the CRDs that a deployment has changed to the conversion and storage version that they had before.
 
         Return one sentence for each CRD with resources that could not be converted back.
         """
-        details = {"chart": chart_digest}
+        deployment = str(deployment_id)
+        details = {"deployment": deployment}
         async with self._access.write(cluster_id, guard, "cluster.revert_crds", details) as client:
-            names = await _changed_by(client, chart_digest)
+            names = await _changed_by(client, deployment)
             # The conversion goes with the chart: what only it can convert is converted first.
-            left_behind = await self._convert_back(client, names, chart_digest)
+            left_behind = await self._convert_back(client, names, deployment)
             for name in names:
-                earlier = await self._earlier(client, name, chart_digest)
-                await patch_crd(client, name, functools.partial(_return, chart_digest, earlier))
+                earlier = await self._earlier(client, name)
+                await patch_crd(client, name, functools.partial(_return, deployment, earlier))
         return left_behind
 
     async def return_storage(
-        self, cluster_id: uuid.UUID, chart_digest: str, guard: LeaseGuard
+        self, cluster_id: uuid.UUID, deployment_id: uuid.UUID, guard: LeaseGuard
     ) -> tuple[str, ...]:
-        """Store the resources of a chart's CRDs in the version before it, by the conversion that still runs.
+        """Store the resources of a deployment's CRDs in the version before it, by the conversion that still runs.
 
         Return one sentence for each CRD with resources that could not be converted back.
         """
-        details = {"chart": chart_digest}
+        deployment = str(deployment_id)
+        details = {"deployment": deployment}
         async with self._access.write(cluster_id, guard, "cluster.return_storage", details) as client:
-            names = await _changed_by(client, chart_digest)
-            return await self._convert_back(client, names, chart_digest)
+            names = await _changed_by(client, deployment)
+            return await self._convert_back(client, names, deployment)
 
-    async def _convert_back(self, client: Client, names: Iterable[str], chart: str) -> tuple[str, ...]:
+    async def _convert_back(self, client: Client, names: Iterable[str], deployment: str) -> tuple[str, ...]:
         left_behind: list[str] = []
         for name in names:
-            storage = earlier_storage(await client.get(CRD, name), chart)
+            storage = earlier_storage(await client.get(CRD, name), deployment)
             if storage:
                 await patch_crd(client, name, functools.partial(plan_storage, storage=storage))
                 left_behind.append(await self._migration.restore(client, name))
@@ -130,7 +133,7 @@ class CrdChanges:
             await self._migration.run(client, plan.name, plan.blocked_by)
         await write_crd(client, plan.final_body(), plan.live)
 
-    async def _earlier(self, client: Client, name: str, chart_digest: str) -> Mapping[str, Any] | None:
+    async def _earlier(self, client: Client, name: str) -> Mapping[str, Any] | None:
         """Return the CRD of the chart before, if the fleet deployed it."""
         record = read_record(await client.get(CRD, name, metadata_only=True))
         if record is None or record.base is None or not record.base.chart:
@@ -157,7 +160,12 @@ async def patch_crd(
 
 async def _planned(client: Client, request: CrdRequest, definition: Mapping[str, Any]) -> CrdPlan:
     live = await _get(client, str(definition["metadata"]["name"]))
-    return plan_crd(definition, live, request.chart_digest, request.live, request.next)
+    return plan_crd(definition, live, _change(request))
+
+
+def _change(request: CrdRequest) -> CrdChange:
+    deployment = str(request.deployment_id)
+    return CrdChange(request.live, request.next, request.chart_digest, deployment, request.base_chart)
 
 
 async def _get(client: Client, name: str) -> dict[str, Any] | None:
@@ -209,17 +217,10 @@ async def _detach_others(
     present = await owned_services(client, live)
     following = await asyncio.to_thread(services_in, request.manifest)
     gone = present - {(scoped_namespace(each, request.next), each["metadata"]["name"]) for each in following}
-    await detach(client, gone, set(applied), request.live, request.next, request.chart_digest)
+    await detach(client, gone, set(applied), _change(request))
 
 
-async def detach(
-    client: Client,
-    services: Services,
-    applied: set[str],
-    present: ReleaseRef,
-    following: ReleaseRef,
-    chart: str,
-) -> None:
+async def detach(client: Client, services: Services, applied: set[str], change: CrdChange) -> None:
     """End the conversions that these Services serve, except for those of CRDs that were applied."""
     if not services:
         return
@@ -227,7 +228,7 @@ async def detach(
         for crd in page.items:
             name = str(crd["metadata"]["name"])
             if name not in applied and _conversion_service(crd) in services:
-                await patch_crd(client, name, lambda live: plan_detachment(live, present, following, chart))
+                await patch_crd(client, name, lambda live: plan_detachment(live, change))
 
 
 def _conversion_service(crd: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -236,21 +237,21 @@ def _conversion_service(crd: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def _return(
-    chart_digest: str, earlier: Mapping[str, Any] | None, live: dict[str, Any]
+    deployment: str, earlier: Mapping[str, Any] | None, live: dict[str, Any]
 ) -> dict[str, Any] | None:
     record = read_record(live)
-    if record is None or record.current.chart != chart_digest:
+    if record is None or record.current.deployment != deployment:
         return None
     return plan_return(live, earlier)
 
 
-async def _changed_by(client: Client, chart_digest: str) -> list[str]:
-    """Return the names of the CRDs that a chart was applied to last."""
+async def _changed_by(client: Client, deployment: str) -> list[str]:
+    """Return the names of the CRDs that a deployment was the last to change."""
     names: list[str] = []
     async for page in client.pages(CRD, limit=500, metadata_only=True):
         for each in page.items:
             record = read_record(each)
-            if record is not None and record.current.chart == chart_digest:
+            if record is not None and record.current.deployment == deployment:
                 names.append(str(each["metadata"]["name"]))
     return names
 

@@ -9,6 +9,7 @@ from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.operations.crds.crd_record import (
     KEEP,
     RECORD,
+    CrdChange,
     CrdRecord,
     CrdState,
     no_conversion,
@@ -63,20 +64,18 @@ class CrdPlan(msgspec.Struct, frozen=True):
         return {**self.body, "spec": {**spec, "versions": versions}}
 
 
-def plan_crd(
-    definition: Crd, live: dict[str, Any] | None, chart: str, present: ReleaseRef, following: ReleaseRef
-) -> CrdPlan:
+def plan_crd(definition: Crd, live: dict[str, Any] | None, change: CrdChange) -> CrdPlan:
     """Return the CRD of a chart as a superset of the live one, with a record of what was there.
 
     Blue-green keeps conversion and storage version as they are until the switch: the earlier controller serves them.
     """
     spec = definition["spec"]
-    following_state = state_of_spec(spec, following, chart)
+    following_state = state_of_spec(spec, change.following, change.chart, change.deployment)
     if live is None:
         return CrdPlan(_body(definition, dict(spec), CrdRecord(following_state)))
-    record = _following_record(following_state, live, present)
+    record = _following_record(following_state, live, change)
     joined = joined_spec(spec, live["spec"])
-    if present != following:
+    if change.present != change.following:
         joined = with_storage(joined, storage_version(live["spec"]))
         if _has_webhook(live["spec"]):
             joined["conversion"] = live["spec"]["conversion"]
@@ -89,31 +88,31 @@ def plan_crd(
     return CrdPlan(_body(definition, joined, record), live, dropped)
 
 
-def plan_return(live: Crd, earlier: Crd | None) -> dict[str, Any]:
+def plan_return(live: Crd, earlier: Crd | None) -> dict[str, Any] | None:
     """Return the patch that gives a CRD back what it had before its chart. Versions and properties stay.
 
-    `earlier` is the CRD of the chart before, if it is known: its schemas decide again.
+    `earlier` is the CRD of the chart before, if it is known: its schemas decide again. None if nothing is known of
+    the state before: the CRD stays as it is.
     """
     record = read_record(live)
     assert record is not None
-    if record.base is None:
-        # The chart brought the CRD, and its conversion Service goes with it.
-        state = msgspec.structs.replace(
-            record.current, chart="", conversion=no_conversion(), storage=storage_version(live["spec"])
-        )
-    else:
-        state = record.base
+    if record.base is None and record.forgotten:
+        return None
+    # Without a base the chart brought the CRD, and its conversion Service goes with it.
+    state = record.base or msgspec.structs.replace(
+        _unserved(record.current), storage=storage_version(live["spec"])
+    )
     spec = live["spec"] if earlier is None else joined_spec(earlier["spec"], live["spec"])
-    return _patch(live, spec, state, CrdRecord(state))
+    return _patch(live, spec, state, CrdRecord.after(record.earlier, state, forgotten=record.forgotten))
 
 
-def earlier_storage(live: Crd, chart: str) -> str:
-    """Return the storage version before a chart, if resources may be stored in one that only its webhook converts.
+def earlier_storage(live: Crd, deployment: str) -> str:
+    """Return the storage version before a deployment, if resources may be stored in one that only its chart converts.
 
     Empty if nothing has to be converted before that webhook goes away.
     """
     record = read_record(live)
-    if record is None or record.base is None or record.current.chart != chart:
+    if record is None or record.base is None or record.current.deployment != deployment:
         return ""
     before = record.base.storage
     stored = set((live.get("status") or {}).get("storedVersions") or ())
@@ -140,34 +139,66 @@ def plan_switch(live: Crd, release: ReleaseRef) -> dict[str, Any] | None:
     return _patch(live, live["spec"], state, record)
 
 
-def plan_detachment(live: Crd, present: ReleaseRef, following: ReleaseRef, chart: str) -> dict[str, Any]:
+def plan_detachment(live: Crd, change: CrdChange) -> dict[str, Any]:
     """Return the patch for a CRD that the next release no longer has, whose conversion Service is about to go."""
-    record = read_record(live)
-    base = _state(live, present, record)
     state = msgspec.structs.replace(
-        base, release=str(following), chart=chart, conversion=no_conversion(), versions=base.versions
+        _state(live, change.present, read_record(live)),
+        release=str(change.following),
+        chart=change.chart,
+        deployment=change.deployment,
+        conversion=no_conversion(),
     )
-    return _patch(live, live["spec"], state, CrdRecord(state, base))
+    return _patch(live, live["spec"], state, _following_record(state, live, change))
 
 
-def _following_record(following_state: CrdState, live: Crd, present: ReleaseRef) -> CrdRecord:
-    """Return the record after the change. A repetition keeps what the first attempt found."""
+def _following_record(following_state: CrdState, live: Crd, change: CrdChange) -> CrdRecord:
+    """Return the record after the change. A repetition by the same deployment keeps what the first attempt saw."""
     record = read_record(live)
-    if record is not None and (record.current.chart, record.current.release) == (
-        following_state.chart,
-        following_state.release,
-    ):
-        return CrdRecord(following_state, record.base)
-    return CrdRecord(following_state, _state(live, present, record))
+    if record is not None and change.deployment and _origin(record.current) == _origin(following_state):
+        return msgspec.structs.replace(record, current=following_state)
+    forgotten = record is not None and record.forgotten
+    return CrdRecord.after(_past(live, change, record), following_state, forgotten=forgotten)
+
+
+def _origin(state: CrdState) -> tuple[str, str, str]:
+    return state.deployment, state.chart, state.release
+
+
+def _past(live: Crd, change: CrdChange, record: CrdRecord | None) -> tuple[CrdState, ...]:
+    """Return the states before a change, newest first. The first belongs to the chart that a rollback returns to.
+
+    A deployment that ended between the CRDs and Helm has left CRDs that are ahead of the release.
+    """
+    live_state = _state(live, change.present, record)
+    if record is None or change.base_chart == "":
+        return (live_state, *(record.past if record is not None else ()))
+    states = (live_state, *record.past)
+    recorded = enumerate((record.current, *record.past))
+    start = next((number for number, each in recorded if _is_base(each, change)), None)
+    if start is not None:
+        return states[start:]
+    return states if change.base_chart else (_unserved(live_state),)
+
+
+def _is_base(state: CrdState, change: CrdChange) -> bool:
+    """Return whether a recorded state is of the chart that a rollback returns to, or is served without the release."""
+    if change.base_chart is not None:
+        return state.chart == change.base_chart
+    return not state.chart or state.release not in {str(change.present), str(change.following)}
+
+
+def _unserved(state: CrdState) -> CrdState:
+    """Return the state of a CRD that no chart serves."""
+    return msgspec.structs.replace(state, chart="", deployment="", conversion=no_conversion())
 
 
 def _state(live: Crd, present: ReleaseRef, record: CrdRecord | None) -> CrdState:
     """Return the state of a live CRD, under the chart that applied it if that is recorded."""
     if record is None:
-        return state_of_spec(live["spec"], present, "")
-    chart = record.current.chart
-    state = state_of_spec(live["spec"], present, chart)
-    return msgspec.structs.replace(state, versions=record.current.versions)
+        return state_of_spec(live["spec"], present)
+    current = record.current
+    state = state_of_spec(live["spec"], present, current.chart, current.deployment)
+    return msgspec.structs.replace(state, versions=current.versions)
 
 
 def _body(definition: Crd, spec: dict[str, Any], record: CrdRecord) -> dict[str, Any]:

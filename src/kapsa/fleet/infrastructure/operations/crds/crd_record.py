@@ -14,11 +14,33 @@ import msgspec
 from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.operations.crds.superset import storage_version, version_names
 
-__all__ = ["KEEP", "RECORD", "CrdRecord", "CrdState", "no_conversion", "read_record", "state_of_spec"]
+__all__ = [
+    "KEEP",
+    "RECORD",
+    "CrdChange",
+    "CrdRecord",
+    "CrdState",
+    "no_conversion",
+    "read_record",
+    "state_of_spec",
+]
 
 RECORD = "fleet.kapsa-project.io/crd"
 KEEP = {"helm.sh/resource-policy": "keep"}
 """Helm deletes no object with this annotation."""
+_PAST = 10
+"""The states that a record remembers. Helm keeps as many revisions: no rollback goes further back."""
+
+
+class CrdChange(msgspec.Struct, frozen=True):
+    """The deployment of a chart, as far as CRDs are concerned."""
+
+    present: ReleaseRef
+    following: ReleaseRef
+    chart: str = ""
+    deployment: str = ""
+    base_chart: str | None = ""
+    """The chart that a rollback returns to; empty if it is not known, None if a rollback uninstalls."""
 
 
 class CrdState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -31,14 +53,31 @@ class CrdState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     storage: str
     conversion: dict[str, Any] = {}
     versions: tuple[str, ...] = ()
+    deployment: str = ""
+    """The deployment that applied the chart: the same chart may be deployed again, with other values."""
 
 
 class CrdRecord(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The chart that was applied last, and the one before."""
+    """The chart that was applied last, and those before."""
 
     current: CrdState
     base: CrdState | None = None
-    """None if the chart brought the CRD."""
+    """None if the chart brought the CRD, or the state before it is forgotten."""
+    earlier: tuple[CrdState, ...] = ()
+    """The states before the base, newest first: a second rollback returns to them."""
+    forgotten: bool = False
+    """True if older states were left out."""
+
+    @classmethod
+    def after(cls, past: tuple[CrdState, ...], current: CrdState, *, forgotten: bool = False) -> CrdRecord:
+        """Return the record of a state that follows others, newest first."""
+        kept = past[:_PAST]
+        return cls(current, kept[0] if kept else None, kept[1:], forgotten or len(past) > _PAST)
+
+    @property
+    def past(self) -> tuple[CrdState, ...]:
+        """The states before the current one, newest first."""
+        return () if self.base is None else (self.base, *self.earlier)
 
     def annotation(self) -> str:
         """Return the record as the value of its annotation."""
@@ -61,7 +100,9 @@ def read_record(crd: Mapping[str, Any] | None) -> CrdRecord | None:
         return None
 
 
-def state_of_spec(spec: Mapping[str, Any], release: ReleaseRef, chart: str) -> CrdState:
+def state_of_spec(
+    spec: Mapping[str, Any], release: ReleaseRef, chart: str = "", deployment: str = ""
+) -> CrdState:
     """Return the state that a spec has."""
     return CrdState(
         release=str(release),
@@ -69,6 +110,7 @@ def state_of_spec(spec: Mapping[str, Any], release: ReleaseRef, chart: str) -> C
         storage=storage_version(spec),
         conversion=dict(spec.get("conversion") or no_conversion()),
         versions=version_names(spec),
+        deployment=deployment,
     )
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kapsa.fleet.domain.rollout.releases import ReleaseRef
+from kapsa.fleet.domain.rollout.releases import DEPLOYMENT_LABEL, ReleaseRef
 from kapsa.fleet.infrastructure.operations.crds.crd_changes import detach, patch_crd
 from kapsa.fleet.infrastructure.operations.crds.crd_plan import CRD, plan_switch
-from kapsa.fleet.infrastructure.operations.crds.crd_record import read_record
+from kapsa.fleet.infrastructure.operations.crds.crd_record import CrdChange, read_record
 from kapsa.fleet.infrastructure.operations.handover.idle_marks import active_webhooks, idle_webhooks
 from kapsa.fleet.infrastructure.operations.handover.webhook_proof import prove_conversion, prove_webhooks
 from kapsa.fleet.infrastructure.operations.release_objects import (
@@ -33,7 +33,7 @@ async def switch_webhooks(
     """
     converted = await _switch_conversions(client, incoming.release)
     if outgoing is not None:
-        await _detach(client, incoming.release, outgoing, converted, chart)
+        await _detach(client, incoming, outgoing, converted, chart)
     for config in incoming.webhook_configurations():
         await _change(client, incoming.release, config, active_webhooks)
     if outgoing is not None:
@@ -58,11 +58,13 @@ async def _switch_conversions(client: Client, release: ReleaseRef) -> list[str]:
 
 
 async def _detach(
-    client: Client, incoming: ReleaseRef, outgoing: ReleaseObjects, converted: list[str], chart: str
+    client: Client, incoming: ReleaseObjects, outgoing: ReleaseObjects, converted: list[str], chart: str
 ) -> None:
     """End the conversions that only the outgoing release serves: its Services go when it is retired."""
     services = await owned_services(client, outgoing)
-    await detach(client, services, set(converted), outgoing.release, incoming, chart)
+    deployment = incoming.record.labels.get(DEPLOYMENT_LABEL, "")
+    change = CrdChange(outgoing.release, incoming.release, chart, deployment)
+    await detach(client, services, set(converted), change)
 
 
 async def _change(

@@ -36,8 +36,8 @@ async def stop(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:
     target = turn.target
     left_behind: tuple[str, ...] = ()
     if target.step is TargetStep.STOP_NEXT:
-        digest = turn.deployment.chart_digest
-        left_behind = await services.clusters.return_storage(target.cluster_id, digest, turn.guard)
+        deployment_id = turn.deployment.id
+        left_behind = await services.clusters.return_storage(target.cluster_id, deployment_id, turn.guard)
     if _exists(turn, _outgoing(turn)):
         await services.clusters.scale_down(target.cluster_id, _outgoing(turn), turn.guard)
     stopped_at = target.stopped_at or turn.now

@@ -122,8 +122,7 @@ async def _roll_back(turn: ClusterTurn, services: ClusterServices, intent: Relea
 
 
 async def _revert_crds(turn: ClusterTurn, services: ClusterServices) -> tuple[str, ...]:
-    digest = turn.deployment.chart_digest
-    return await services.clusters.revert_crds(turn.target.cluster_id, digest, turn.guard)
+    return await services.clusters.revert_crds(turn.target.cluster_id, turn.deployment.id, turn.guard)
 
 
 def _reverted(turn: ClusterTurn, revision: int, left_behind: tuple[str, ...] = ()) -> RolloutTarget:

@@ -81,7 +81,15 @@ def _request(turn: ClusterTurn, intent: ReleaseIntent) -> UpgradeRequest | None:
 def _crds(turn: ClusterTurn) -> CrdRequest:
     target = turn.target
     manifest = turn.bundle.manifest if turn.bundle is not None else b""
-    return CrdRequest(target.cluster_id, turn.deployment.chart_digest, target.live, target.next, manifest)
+    return CrdRequest(
+        cluster_id=target.cluster_id,
+        chart_digest=turn.deployment.chart_digest,
+        deployment_id=turn.deployment.id,
+        live=target.live,
+        next=target.next,
+        manifest=manifest,
+        base_chart=target.base_digest if target.base_revision else None,
+    )
 
 
 def _applied(turn: ClusterTurn, revision: int) -> RolloutTarget:
