@@ -22,6 +22,8 @@ class WebhookServer:
         self.delay = 0.0
         self.allowed = True
         self.converts = True
+        self.failures = 0
+        """The number of conversions that fail before the next one succeeds."""
         self.drops = ""
         """A field of the spec that a conversion to v2 loses."""
         self.renames: dict[str, str] = {}
@@ -70,6 +72,9 @@ class WebhookServer:
         return web.json_response({**review, "request": None, "response": answer})
 
     async def convert(self, request: web.Request) -> web.Response:
+        if self.failures:
+            self.failures -= 1
+            return web.Response(status=500, text="the converter starts")
         if not self.converts:
             return web.Response(status=500, text="the converter is broken")
         review = await request.json()

@@ -82,8 +82,9 @@ def owned(manifest: Manifest, release: ReleaseRef) -> Manifest:
 class Operations:
     """The operations under test on one cluster, with a kind and namespaces that no other test has."""
 
-    def __init__(self, client: Client, *, settle_seconds: float = 0.0) -> None:
+    def __init__(self, client: Client, *, settle_seconds: float = 0.0, patience_seconds: float = 0.5) -> None:
         self.client = client
+        self.settle_seconds = settle_seconds
         self.audit = AuditRecorder()
         self.charts: dict[str, list[ChartCrd]] = {}
         self.mark = f"t{uuid.uuid4().hex[:8]}"
@@ -100,7 +101,11 @@ class Operations:
             SimpleNamespace(deployment=self.deployment),  # type: ignore[arg-type]
             self,
             migration=StorageMigration(
-                page_size=10, poll_seconds=0.01, polls=200, settle_seconds=settle_seconds
+                page_size=10,
+                poll_seconds=0.01,
+                polls=200,
+                settle_seconds=settle_seconds,
+                patience_seconds=patience_seconds,
             ),
             leases=LeaseWatch(lambda: self.seconds),
         )

@@ -23,6 +23,7 @@ from tests.fleet.served_kinds import served
 Manifest = dict[str, Any]
 WIDGETS = 12
 NEW = "sha256:2"
+WEBHOOKS = "admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration"
 
 
 async def specs(operations: Operations, version: str) -> dict[str, Manifest]:
@@ -181,3 +182,46 @@ async def test_two_rollbacks_in_a_row_keep_the_content_of_what_the_first_chart_h
         assert (await operations.live_crd())["spec"]["conversion"]["strategy"] == "Webhook"
         assert await operations.revert(NEW) == ()
     await assert_returned(operations)
+
+
+async def test_a_conversion_that_fails_for_a_while_is_tried_again_until_every_resource_is_converted(
+    operations: Operations,
+) -> None:
+    patient = Operations(operations.client, settle_seconds=operations.settle_seconds, patience_seconds=300.0)
+    async with webhook_server() as server:
+        await bring_conversion(patient, server)
+        server.failures = 3
+        assert await patient.revert(NEW) == ()
+        assert server.failures == 0
+    await assert_returned(patient)
+
+
+async def test_an_admission_webhook_that_is_broken_does_not_keep_the_chart_that_brought_it_in_place(
+    operations: Operations,
+) -> None:
+    async with webhook_server() as server:
+        await bring_conversion(operations, server)
+        broken = server.configuration(failurePolicy="Fail", operations=["UPDATE"])
+        broken["metadata"]["name"] = operations.group
+        (webhook,) = broken["webhooks"]
+        webhook["rules"][0]["apiGroups"] = [operations.group]
+        webhook["clientConfig"]["url"] = "https://127.0.0.1:1/validate"
+        await operations.client.create(broken)
+        try:
+            await eventually(lambda: refused(operations), bool, "the webhook to be called")
+            (left_behind,) = await operations.revert(NEW)
+        finally:
+            await operations.client.delete(WEBHOOKS, operations.group)
+    assert f" or more resources of {operations.crd_name} are stored" in left_behind
+    assert "failed calling webhook" in left_behind
+    assert (await operations.live_crd())["spec"]["conversion"] == {"strategy": "None"}
+
+
+async def refused(operations: Operations) -> bool:
+    patch = {"metadata": {"annotations": {"probe": "x"}}}
+    kind = f"{operations.group}/v2/Widget"
+    try:
+        await operations.client.patch(kind, "w001", patch, namespace="default", dry_run=True)
+    except ApiError:
+        return True
+    return False

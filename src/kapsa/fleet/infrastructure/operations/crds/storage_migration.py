@@ -9,6 +9,7 @@ stored in a version that nothing else converts.
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -35,8 +36,10 @@ POSITION = "fleet.kapsa-project.io/storage-migration"
 _SERVED_BY_CLUSTER = "storagemigration.k8s.io/v1beta1/StorageVersionMigration"
 _PARALLEL = 4
 _RESTARTS = 10
-_CONVERSION_FAILS = "conversion webhook for"
+_WEBHOOK_FAILS = ("conversion webhook for", "failed calling webhook")
 _SHOWN = 300
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 5.0
 
 
 class MigrationPosition(msgspec.Struct, frozen=True):
@@ -59,12 +62,20 @@ class StorageMigration:
         poll_seconds: float = 1.0,
         polls: int = 20,
         settle_seconds: float = 5.0,
+        patience_seconds: float = 60.0,
+        limit_seconds: float = 1200.0,
     ) -> None:
-        """Wait `settle_seconds` for all API servers of a cluster to see a new storage version, as they do themselves."""
+        """Wait `settle_seconds` for all API servers of a cluster to see a new storage version, as they do themselves.
+
+        The way back ends `patience_seconds` after the last resource that could be written, and after
+        `limit_seconds` in any case: a webhook that fails or is slow must not keep a bad version in place.
+        """
         self._page_size = page_size
         self._poll_seconds = poll_seconds
         self._polls = polls
         self._settle_seconds = settle_seconds
+        self._patience_seconds = patience_seconds
+        self._limit_seconds = limit_seconds
 
     async def run(self, client: Client, name: str, leaving: Collection[str]) -> None:
         """Migrate the resources of a CRD, and remove the versions that it leaves from `storedVersions`.
@@ -90,30 +101,15 @@ class StorageMigration:
         await asyncio.sleep(self._settle_seconds)
         crd = await client.get(CRD, name)
         storage = storage_version(crd["spec"])
-        failures = await self._write_back(client, crd)
-        if not failures:
+        attempt = WriteBack(client, crd, self._patience_seconds, self._limit_seconds)
+        await attempt.run(self._page_size)
+        if not attempt.failed:
             await _settle(client, name, storage, str(crd["metadata"]["uid"]))
             return ""
         return (
-            f"{len(failures)} or more resources of {name} are stored in a version that cannot be converted to "
-            f"{storage} any more, and lack fields when they are read: {failures[0][:_SHOWN]}"
+            f"{attempt.failed} or more resources of {name} are stored in a version that cannot be converted to "
+            f"{storage} any more, and lack fields when they are read: {attempt.first[:_SHOWN]}"
         )
-
-    async def _write_back(self, client: Client, crd: Mapping[str, Any]) -> list[str]:
-        """Write every resource again. Return why some could not be; the first failed conversion ends it."""
-        for _ in range(_RESTARTS):
-            failures: list[str] = []
-            try:
-                async for page in client.pages(_kind(crd), limit=self._page_size, metadata_only=True):
-                    failures += await _write_page(client, _kind(crd), page.items)
-            except Expired:
-                continue
-            except ApiError as error:
-                if _CONVERSION_FAILS not in str(error):
-                    raise
-                return [*failures, str(error)]
-            return failures
-        raise ClusterNotReady(f"the resources of {crd['metadata']['name']} are not all written back yet")
 
     async def _by_cluster(self, client: Client, crd: Mapping[str, Any]) -> bool:
         """Let the cluster migrate. Return False if it has no such API."""
@@ -153,6 +149,101 @@ class StorageMigration:
         raise ClusterNotReady(f"{crd['metadata']['name']}: {position.count} resources are migrated so far")
 
 
+class WriteBack:
+    """One attempt to write every resource of a CRD again, as far as webhooks let it.
+
+    What fails because of a webhook is tried again with back-off, page by page. After the first page that runs out
+    of patience, the rest is tried once.
+    """
+
+    def __init__(self, client: Client, crd: Mapping[str, Any], patience: float, limit: float) -> None:
+        self._client = client
+        self._crd = crd
+        self._patience = patience
+        self._until = time.monotonic() + patience
+        self._end = time.monotonic() + limit
+        self._retries = True
+        self._after = ""
+        self.failed = 0
+        self.first = ""
+        """The reason of the first resource that could not be written."""
+
+    async def run(self, page_size: int) -> None:
+        """Write all resources. Raises what goes wrong with the cluster itself."""
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                await self._pages(page_size)
+            except Expired as error:
+                if time.monotonic() >= self._end:
+                    name = self._crd["metadata"]["name"]
+                    raise ClusterNotReady(f"the resources of {name} are not all written back yet") from error
+            except ApiError as error:
+                if not _by_webhook(error):
+                    raise
+                if self._over:
+                    return self._fail(str(error))
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            else:
+                return None
+
+    @property
+    def _over(self) -> bool:
+        return time.monotonic() >= min(self._until, self._end)
+
+    async def _pages(self, page_size: int) -> None:
+        async for page in self._client.pages(_kind(self._crd), limit=page_size, metadata_only=True):
+            left = [each for each in page.items if _key(each) > self._after]
+            if left and self._over:
+                return self._fail("its turn did not come: webhooks fail, or are too slow")
+            await self._page(left)
+        return None
+
+    async def _page(self, items: Sequence[dict[str, Any]]) -> None:
+        pause = _FIRST_PAUSE
+        left = await self._write(items)
+        while left and self._retries and not self._over:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+            left = await self._write([item for item, _ in left])
+        for _, reason in left:
+            self._fail(reason)
+        if left and self._retries:
+            self._retries = False
+            self._until = time.monotonic() + self._patience
+        self._after = max(map(_key, items), default=self._after)
+
+    async def _write(self, items: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], str]]:
+        """Write resources once. Return those that a webhook kept from being written, and why."""
+        left: list[tuple[dict[str, Any], str]] = []
+        for start in range(0, len(items), _PARALLEL):
+            batch = items[start : start + _PARALLEL]
+            if start and self._over:
+                return left + [(each, "its turn did not come") for each in items[start:]]
+            writes = [_rewrite(self._client, _kind(self._crd), each["metadata"]) for each in batch]
+            for item, outcome in zip(
+                batch, await asyncio.gather(*writes, return_exceptions=True), strict=True
+            ):
+                if isinstance(outcome, ClusterRefused):
+                    self._fail(str(outcome))
+                elif isinstance(outcome, ApiError) and _by_webhook(outcome):
+                    left.append((item, str(outcome)))
+                elif isinstance(outcome, BaseException):
+                    raise outcome
+                else:
+                    self._until = time.monotonic() + self._patience
+        return left
+
+    def _fail(self, reason: str) -> None:
+        self.failed += 1
+        self.first = self.first or reason
+
+
+def _by_webhook(error: ApiError) -> bool:
+    return any(text in str(error) for text in _WEBHOOK_FAILS)
+
+
 async def _migrate(
     client: Client, crd: Mapping[str, Any], items: Collection[dict[str, Any]], position: MigrationPosition
 ) -> MigrationPosition:
@@ -169,19 +260,6 @@ async def _migrate(
     after = msgspec.structs.replace(position, after=max(map(_key, left)), count=position.count + len(left))
     await _record(client, str(crd["metadata"]["name"]), after)
     return after
-
-
-async def _write_page(client: Client, kind: str, items: Sequence[dict[str, Any]]) -> list[str]:
-    """Write a page again, and return why resources could not be. Raises the error of a conversion, or of the cluster."""
-    failures: list[str] = []
-    for start in range(0, len(items), _PARALLEL):
-        batch = [_rewrite(client, kind, each["metadata"]) for each in items[start : start + _PARALLEL]]
-        for outcome in await asyncio.gather(*batch, return_exceptions=True):
-            if isinstance(outcome, ClusterRefused):
-                failures.append(str(outcome))
-            elif isinstance(outcome, BaseException):
-                raise outcome
-    return failures
 
 
 async def _rewrite(client: Client, kind: str, metadata: Mapping[str, Any]) -> None:
