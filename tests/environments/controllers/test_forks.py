@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kapsa.adapters.errors import Refused
 from kapsa.environments.names import APPROVED_COMMIT
 from kapsa.environments.resources import Environment
 from tests.environments.fakes import commit_of, deployment, service
@@ -73,6 +74,55 @@ async def test_a_project_says_which_pull_requests_it_trusts(
         await tenant.reaches("one", "Ready", "False", "ApprovalRequired")
     assert await secrets_of(tenant) == ({"settings"} if trusted else set())
     assert bool(tenant.systems.renderer.requests) == trusted
+
+
+async def next_push(tenant: Tenant) -> None:
+    """Move the branch on, and let a new process see where it is now."""
+    tenant.systems.git.push("theirs", "next")
+    await tenant.restart()
+
+
+async def test_a_trusted_commit_keeps_serving_when_its_branch_moves_on(tenant: Tenant) -> None:
+    await secret(tenant, "settings", tenant.name, KEY="value")
+    await tenant.project(secrets=[{"name": "settings"}])
+    tenant.systems.git.push("theirs", "fork")
+    await tenant.environment(source=FORK)
+    await tenant.ready()
+    await next_push(tenant)
+    await tenant.environment(source=FORK, config={"envVars": [{"name": "A", "value": "1"}]})
+    await tenant.ready()
+    assert await deployments_of(tenant) == [f"app:{commit_of('fork')[:12]}"]
+    assert await secrets_of(tenant) == {"settings"}
+
+
+async def test_a_commit_that_a_branch_had_is_stopped_when_the_project_trusts_no_pull_request(
+    tenant: Tenant,
+) -> None:
+    await tenant.project()
+    tenant.systems.git.push("theirs", "fork")
+    await tenant.environment(source=FORK)
+    await tenant.ready()
+    await tenant.project(previewEnvironments={"enabled": False, "trust": "none"})
+    await tenant.reaches("one", "DeploymentReady", "False", "ApprovalRequired")
+    assert await deployments_of(tenant) == []
+
+
+@pytest.mark.virtual_time
+async def test_the_deployed_commit_stays_trusted_while_later_ones_fail_to_render(tenant: Tenant) -> None:
+    await tenant.project()
+    tenant.systems.git.push("theirs", "fork")
+    await tenant.environment(source=FORK)
+    await tenant.ready()
+    tenant.systems.renderer.error = Refused("no such path")
+    for text in ("second", "third"):
+        pushed = tenant.systems.git.push("theirs", text)
+        await tenant.environment(source={"commitSha": pushed, "prNumber": 7})
+        failed = await tenant.reaches("one", "DeploymentReady", "False", "Refused")
+        assert failed.status.trusted_commits == [commit_of("fork"), pushed]
+    tenant.systems.renderer.error = None
+    await tenant.environment(source={"commitSha": pushed, "prNumber": 7}, suspended=True)
+    asleep = await tenant.reaches("one", "Ready", "False", "Suspended")
+    assert asleep.status.commit_sha == commit_of("fork")
 
 
 async def test_an_approval_of_another_commit_is_none(tenant: Tenant) -> None:

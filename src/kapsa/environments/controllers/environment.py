@@ -36,7 +36,7 @@ from kapsa.environments.settings import Settings
 from kapsa.environments.sources.listings import Listings
 from kapsa.environments.sources.previews import ALLOW_MASS_DELETION
 from kapsa.environments.sources.repository_access import RepositoryAccess
-from kapsa.environments.sources.trust import is_trusted, needs_refs
+from kapsa.environments.sources.trust import is_trusted, needs_refs, record_trust
 from kapsa.environments.step_run import StepRun
 from kapsa.environments.steps.apply import SUSPENDED, ApplyStep
 from kapsa.environments.steps.approval import ApprovalStep
@@ -256,6 +256,7 @@ class EnvironmentController(Controller[Environment]):
         refs = None
         if needs_refs(environment, project, commit):
             refs = (await self._listings.containing(commit, ctx, project)).refs
+            record_trust(ctx.status, commit, refs)
         team = team_of(ctx, project)
         registry, refusal = None, ""
         if project.spec.registry is not None and project.spec.registry.name is not None:

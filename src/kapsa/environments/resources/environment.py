@@ -168,6 +168,9 @@ class EnvironmentStatus(Status):
     """The last requested commit, in full."""
     commit_seen_at: datetime | None = None
     """Time at which that commit was first seen. The lifetime counts from here unless the commit is older."""
+    trusted_commits: list[str] = field(default_factory=list)
+    """The deployed and the last requested commit, if a branch of the repository was at them. They stay trusted when
+    the branch moves on."""
     image: str | None = None
     """The deployed image, by digest."""
     built_images: list[str] = field(default_factory=list)

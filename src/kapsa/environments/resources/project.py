@@ -235,8 +235,8 @@ class PreviewEnvironments(Part):
     max_active: Annotated[int, Field(ge=1, le=1000)] = 10
     """Maximum number of previews at a time; the rest wait in a queue. A lower number deletes no preview."""
     trust: Literal["none", "repository", "all"] = "repository"
-    """The pull requests that run without approval: none, those whose commit is also on a branch of the
-    repository, or all. Nothing of the others runs until their commit is approved."""
+    """The pull requests that run without approval: none, those whose commit was the head of a branch of the
+    repository when it was requested, or all. Nothing of the others runs until their commit is approved."""
 
 
 class ProjectSecret(Part):
