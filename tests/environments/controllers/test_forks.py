@@ -20,9 +20,19 @@ async def secrets_of(tenant: Tenant) -> set[str]:
     return {each["metadata"]["name"] for each in secrets}
 
 
-async def approve(tenant: Tenant) -> None:
+async def approve(tenant: Tenant, name: str = "one") -> None:
     patch = {"metadata": {"annotations": {APPROVED_COMMIT: commit_of("fork")}}}
+    await tenant.client.patch(Environment, name, patch, namespace=tenant.home)
+
+
+async def withdraw(tenant: Tenant) -> None:
+    patch = {"metadata": {"annotations": {APPROVED_COMMIT: None}}}
     await tenant.client.patch(Environment, "one", patch, namespace=tenant.home)
+
+
+async def running_builds(tenant: Tenant) -> list[str]:
+    jobs = (await tenant.client.list("batch/v1/Job", namespace="kapsa-builds")).items
+    return [each["metadata"]["name"] for each in jobs if not each["metadata"].get("deletionTimestamp")]
 
 
 async def test_a_fork_gets_neither_the_pull_secret_nor_the_environments_own_secrets(tenant: Tenant) -> None:
@@ -193,8 +203,7 @@ async def test_a_withdrawn_approval_stops_what_runs_and_keeps_its_volumes(tenant
     await approve(tenant)
     await tenant.reaches("one", "BuildReady", "True")
     await tenant.sandbox.exists("apps/v1/Deployment", "web", namespace=tenant.namespace_of("one"))
-    withdrawn = {"metadata": {"annotations": {APPROVED_COMMIT: None}}}
-    await tenant.client.patch(Environment, "one", withdrawn, namespace=tenant.home)
+    await withdraw(tenant)
     await tenant.sandbox.gone("apps/v1/Deployment", "web", namespace=tenant.namespace_of("one"))
     stopped = await tenant.reaches("one", "DeploymentReady", "False", "ApprovalRequired")
     assert stopped.status.url is None
@@ -211,8 +220,45 @@ async def test_a_withdrawn_approval_cancels_the_build_of_the_commit(tenant: Tena
     await tenant.environment(source=FORK)
     await approve(tenant)
     await tenant.reaches("one", "BuildReady", "False", "Building")
-    withdrawn = {"metadata": {"annotations": {APPROVED_COMMIT: None}}}
-    await tenant.client.patch(Environment, "one", withdrawn, namespace=tenant.home)
+    await withdraw(tenant)
     await tenant.reaches("one", "BuildReady", "False", "ApprovalRequired")
-    for job in (await tenant.client.list("batch/v1/Job", namespace="kapsa-builds")).items:
-        assert job["metadata"].get("deletionTimestamp")
+    assert await running_builds(tenant) == []
+
+
+@pytest.mark.virtual_time
+async def test_the_build_of_two_unapproved_pull_requests_from_one_commit_is_cancelled_once(
+    tenant: Tenant,
+) -> None:
+    tenant.sandbox.harness.cluster.workloads.delay(finish=600)
+    await tenant.project(**BUILD)
+    await tenant.environment(source=FORK)
+    await tenant.environment("two", source={**FORK, "prNumber": 8})
+    await tenant.reaches("two", "BuildReady", "False", "ApprovalRequired")
+    await approve(tenant)
+    await tenant.reaches("one", "BuildReady", "False", "Building")
+    await withdraw(tenant)
+    await tenant.reaches("one", "BuildReady", "False", "ApprovalRequired")
+    await tenant.sandbox.at_rest()
+    before = len(tenant.sandbox.writes())
+    await tenant.clock.sleep(300)
+    assert [str(call) for call in tenant.sandbox.writes()[before:]] == []
+    assert await running_builds(tenant) == []
+
+
+@pytest.mark.virtual_time
+async def test_a_build_that_an_approved_pull_request_needs_starts_again_after_it_was_cancelled(
+    tenant: Tenant,
+) -> None:
+    tenant.sandbox.harness.cluster.workloads.delay(finish=600)
+    await tenant.project(**BUILD)
+    await tenant.environment(source=FORK)
+    await approve(tenant)
+    await tenant.reaches("one", "BuildReady", "False", "Building")
+    await tenant.environment("two", source={**FORK, "prNumber": 8})
+    await approve(tenant, "two")
+    await tenant.reaches("two", "BuildReady", "False", "Building")
+    await withdraw(tenant)
+    await tenant.reaches("one", "BuildReady", "False", "ApprovalRequired")
+    await tenant.clock.sleep(60)
+    await tenant.reaches("two", "BuildReady", "False", "Building")
+    assert len(await running_builds(tenant)) == 1

@@ -88,7 +88,7 @@ class EnvironmentBuilds:
         return {**manifest, "metadata": metadata}
 
     async def delete_all(self, environment: Environment, ctx: Context[Environment]) -> None:
-        """Delete all builds of the environment, whose image exists now."""
+        """Delete all builds of the environment: their image exists, or the environment may not have it built."""
         for kind, build in self._owned(environment, ctx):
             await self._delete(kind, build, ctx)
 

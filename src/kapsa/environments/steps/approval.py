@@ -35,7 +35,7 @@ class ApprovalStep:
     async def run(self, visit: StepRun) -> Outcome:
         if visit.trusted:
             return Done("the commit is trusted")
-        await self._owned.release(visit.environment, visit.ctx)
+        await self._owned.delete_all(visit.environment, visit.ctx)
         if visit.environment.status.commit_sha == visit.commit:
             await _stop(visit)
         return Waiting(message=_request(visit), reason=_REASON)
