@@ -262,3 +262,30 @@ async def test_a_build_that_an_approved_pull_request_needs_starts_again_after_it
     await tenant.clock.sleep(60)
     await tenant.reaches("two", "BuildReady", "False", "Building")
     assert len(await running_builds(tenant)) == 1
+
+
+async def test_an_approval_is_withdrawn_from_what_runs_while_the_next_push_waits(tenant: Tenant) -> None:
+    await tenant.project()
+    await tenant.environment(source=FORK)
+    await approve(tenant)
+    await tenant.ready()
+    await tenant.environment(source={"commitSha": commit_of("push"), "prNumber": 7})
+    await tenant.reaches("one", "Ready", "False", "ApprovalRequired")
+    assert await deployments_of(tenant) == [f"app:{commit_of('fork')[:12]}"]
+    await withdraw(tenant)
+    await tenant.reaches("one", "DeploymentReady", "False", "ApprovalRequired")
+    assert await deployments_of(tenant) == []
+
+
+async def test_an_approval_is_withdrawn_from_objects_of_a_rejected_deployment(tenant: Tenant) -> None:
+    rejected = deployment("web-2", "app:2")
+    rejected["spec"]["replicas"] = -1
+    tenant.systems.renderer.objects = [deployment("web-1", "app:1"), rejected]
+    await tenant.project()
+    await tenant.environment(source=FORK)
+    await approve(tenant)
+    await tenant.reaches("one", "DeploymentReady", "False", "Rejected")
+    assert await deployments_of(tenant) == ["app:1"]
+    await withdraw(tenant)
+    await tenant.reaches("one", "DeploymentReady", "False", "ApprovalRequired")
+    assert await deployments_of(tenant) == []

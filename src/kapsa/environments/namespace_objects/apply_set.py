@@ -16,13 +16,15 @@ from kapsa.environments.names import MANAGED_BY, OPERATOR
 from kapsa.environments.namespace_objects.children import RENDERED_KINDS, kind_string, marked
 from kapsa.environments.step_run import Manifest, StepRun
 
-__all__ = ["PARENT", "PART_OF", "RENDERED_FROM", "members", "membership", "parent"]
+__all__ = ["PARENT", "PART_OF", "RENDERED_FROM", "applied_commit", "members", "membership", "parent"]
 
 PARENT = "kapsa-applyset"
 """The name of the parent."""
 PART_OF = "applyset.kubernetes.io/part-of"
 RENDERED_FROM = "catalyst.dev/rendered-from"
 """An annotation of the parent of objects with generated values: a digest of their inputs."""
+_COMMIT = "catalyst.dev/commit"
+"""An annotation of the parent: the commit whose objects were applied last, perhaps not all of them."""
 _ID = "applyset.kubernetes.io/id"
 _TOOLING = "applyset.kubernetes.io/tooling"
 _GROUP_KINDS = "applyset.kubernetes.io/contains-group-kinds"
@@ -46,6 +48,13 @@ def members(visit: StepRun) -> list[Manifest]:
     ]
 
 
+def applied_commit(visit: StepRun) -> str | None:
+    """Return the commit that members may come from, recorded before the first of them was applied."""
+    live = visit.ctx.get("v1/ConfigMap", PARENT, namespace=visit.namespace)
+    annotations = (live["metadata"].get("annotations") or {}) if live is not None else {}
+    return annotations.get(_COMMIT) or visit.environment.status.commit_sha
+
+
 def parent(visit: StepRun, objects: Iterable[Manifest]) -> Manifest:
     """Return the parent of an ApplySet with these objects.
 
@@ -61,6 +70,7 @@ def parent(visit: StepRun, objects: Iterable[Manifest]) -> Manifest:
             "annotations": {
                 _TOOLING: f"{OPERATOR}/v1",
                 _GROUP_KINDS: ",".join(kinds),
+                _COMMIT: visit.commit,
                 **({RENDERED_FROM: visit.render_inputs} if visit.render_inputs else {}),
             },
         },

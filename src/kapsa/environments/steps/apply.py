@@ -47,6 +47,8 @@ class ApplyStep:
         desired = [marked(visit, each, membership(visit)) for each in sorted(visit.objects, key=_rank)]
         present = members(visit)
         _start_rollout(visit)
+        # The first deployment counts from its first object: it can be suspended even if one of them is rejected.
+        visit.ctx.status.commit_sha = visit.ctx.status.commit_sha or visit.commit
         await visit.ctx.apply(parent(visit, [*desired, *present]), owner=False)
         applied: list[Manifest] = []
         for each in desired:

@@ -1,7 +1,8 @@
 """The approval step: nothing of an untrusted commit is built, rendered or run before a person approves it.
 
-A version that was approved earlier keeps serving while its successor waits. If the approval of the deployed
-commit itself is withdrawn, its workloads are deleted; volumes, Services and the host stay.
+A version that was approved earlier keeps serving while its successor waits. If what is applied comes from a
+commit that is neither trusted nor approved any longer, its workloads are deleted, even if they were never
+complete; volumes, Services and the host stay.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 from kapsa.environments.names import APPROVED_COMMIT
-from kapsa.environments.namespace_objects.apply_set import members
+from kapsa.environments.namespace_objects.apply_set import applied_commit, members
 from kapsa.environments.namespace_objects.builds import EnvironmentBuilds
 from kapsa.environments.namespace_objects.children import kind_string
 from kapsa.environments.resources.environment import Phase
+from kapsa.environments.sources.trust import is_trusted
 from kapsa.environments.step_run import StepRun
 from kapsa.environments.steps.step import Done, Outcome, Waiting
 
@@ -36,7 +38,8 @@ class ApprovalStep:
         if visit.trusted:
             return Done("the commit is trusted")
         await self._owned.delete_all(visit.environment, visit.ctx)
-        if visit.environment.status.commit_sha == visit.commit:
+        applied = applied_commit(visit)
+        if applied is None or not is_trusted(visit.environment, visit.project, applied):
             await _stop(visit)
         return Waiting(message=_request(visit), reason=_REASON)
 
@@ -50,8 +53,11 @@ def _request(visit: StepRun) -> str:
 
 
 async def _stop(visit: StepRun) -> None:
-    """Delete the workloads of the deployed commit, which is no longer trusted."""
-    for each in members(visit):
+    """Delete the workloads of what is applied, which is not trusted."""
+    present = members(visit)
+    if not present:
+        return
+    for each in present:
         if each["kind"] in _WORKLOADS and not each["metadata"].get("deletionTimestamp"):
             await visit.ctx.delete(kind_string(each), each["metadata"]["name"], namespace=visit.namespace)
     status = visit.ctx.status
