@@ -54,6 +54,19 @@ async def test_a_team_cannot_deploy_from_the_repository_of_another_team(tenant: 
     assert tenant.systems.renderer.requests == []
 
 
+async def test_a_team_cannot_deploy_from_that_repository_without_naming_the_registry_either(
+    tenant: Tenant,
+) -> None:
+    await shared_registry(tenant)
+    tenant.systems.images.push(victim(tenant, commit_of("one")))
+    await tenant.project(registry={"imageRepository": f"{tenant.registry_host}/victim/app"}, **IMAGE)
+    await tenant.environment()
+    failed = await tenant.reaches("one", "BuildReady", "False", "RegistryNotAllowed")
+    assert failed.status.failure is not None
+    assert failed.status.failure.object == "Project app"
+    assert tenant.systems.images.asked == []
+
+
 async def test_a_team_uses_the_repositories_under_its_own_name_without_any_rule(tenant: Tenant) -> None:
     await shared_registry(tenant)
     digest = tenant.systems.images.push(f"{tenant.registry_host}/{tenant.name}/app:{commit_of('one')}")

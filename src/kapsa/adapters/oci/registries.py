@@ -1,6 +1,6 @@
 """Images in any registry: one client for each registry and set of credentials, so that tokens are reused.
 
-`DigestCache` keeps the digests that a registry returned. The image of a commit does not change, so its digest
+`DigestCache` keeps the digests that a registry returned, for those with the same access only. The image of a commit does not change, so its digest
 need not be requested again. A deleted image is dropped from the cache.
 """
 
@@ -110,22 +110,23 @@ class DigestCache:
 
     def __init__(self, images: Images) -> None:
         self._images = images
-        self._digests: dict[str, str] = {}
+        self._digests: dict[tuple[str, str], str] = {}
 
-    def cached(self, image: ImageReference) -> str | None:
-        """Return the digest that an earlier request returned, or None."""
-        return self._digests.get(str(image))
+    def cached(self, image: ImageReference, scope: str) -> str | None:
+        """Return the digest that an earlier request of this scope returned, or None."""
+        return self._digests.get((scope, str(image)))
 
-    async def digest(self, image: ImageReference, **access: Unpack[RegistryAccess]) -> str | None:
+    async def digest(self, image: ImageReference, scope: str, **access: Unpack[RegistryAccess]) -> str | None:
         """Request the digest of an image and keep it. Return None if the registry does not have the image.
 
+        `scope` names the access: another access may not see the image, so it gets nothing that this one has kept.
         Raises `ExternalError` when the registry gave no clear answer.
         """
         digest = await self._images.digest(image, **access)
         if digest is not None:
             if len(self._digests) >= _MAX_DIGESTS:
                 self._digests.clear()
-            self._digests[str(image)] = digest
+            self._digests[scope, str(image)] = digest
         return digest
 
     async def delete(self, image: ImageReference, **access: Unpack[RegistryAccess]) -> bool:
@@ -134,5 +135,5 @@ class DigestCache:
         Raises `ExternalError` when the image could not be deleted.
         """
         # Dropped first: a concurrent request goes to the registry, whatever becomes of the deletion.
-        self._digests = {tag: digest for tag, digest in self._digests.items() if digest != image.digest}
+        self._digests = {key: digest for key, digest in self._digests.items() if digest != image.digest}
         return await self._images.delete(image, **access)

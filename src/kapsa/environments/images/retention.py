@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.oci.image_reference import ImageReference, split_endpoint
-from kapsa.adapters.oci.registries import Images
+from kapsa.adapters.oci.registries import DigestCache, Images
 from kapsa.environments.images.registry_access import access_to
 from kapsa.environments.resources import Environment, Registry
 from kapsa.runtime import Context
@@ -30,7 +30,7 @@ def remember_image(ctx: Context[Environment], image: str, registry: Registry | N
 class ImageRetention:
     """The deletion of images with their environment, if the Registry has `imageRetention: delete`."""
 
-    def __init__(self, images: Images) -> None:
+    def __init__(self, images: Images | DigestCache) -> None:
         self._images = images
 
     async def run(self, environment: Environment, ctx: Context[Environment]) -> None:

@@ -20,12 +20,13 @@ from kapsa.environments.build.identity import build_name, image_tag
 from kapsa.environments.build.missing_build import NOT_BUILT, missing_build
 from kapsa.environments.build.walls import build_walls
 from kapsa.environments.images.registry_access import access_to, login_to
-from kapsa.environments.images.repository_rules import own_credentials, registry_refusal
+from kapsa.environments.images.repository_rules import image_refusal, own_credentials, registry_refusal
 from kapsa.environments.images.retention import remember_image
 from kapsa.environments.names import MANAGED_BY, OPERATOR, OWNER_UID
 from kapsa.environments.namespace_objects.builds import EnvironmentBuilds, engine_of
 from kapsa.environments.namespace_objects.children import JOB, KPACK_IMAGE, shown
 from kapsa.environments.ports import BuildProgress, BuildRequest, Builds
+from kapsa.environments.resources import Registry
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.sources.repository_access import RepositoryAccess
 from kapsa.environments.step_run import Manifest, StepRun
@@ -69,7 +70,7 @@ class BuildStep:
                 after=None,
             )
         image = _image(visit)
-        if visit.registry is not None and (why := registry_refusal(visit.registry, visit.team, image)):
+        if why := _image_refusal(visit, image):
             return _not_allowed(visit, why)
         name = build_name(visit.project, visit.commit, image)
         await self._owned.release(visit.environment, visit.ctx, build=name, commit=visit.commit)
@@ -77,7 +78,10 @@ class BuildStep:
         if build is not None and (progress := self._builds.progress(build)).state == "running":
             # The image cannot be there yet: spare the registry a request at each event of the build.
             return _building(visit, build, progress)
-        digest = self._images.cached(image) or await self._images.digest(image, **await _access(visit))
+        scope = visit.registry.metadata.uid if visit.registry is not None else ""
+        digest = self._images.cached(image, scope)
+        if digest is None:
+            digest = await self._images.digest(image, scope, **await _access(visit))
         if digest is not None:
             visit.image = image.with_digest(digest).pinned
             remember_image(visit.ctx, visit.image, visit.registry)
@@ -180,12 +184,19 @@ class BuildStep:
         )
 
 
+def _image_refusal(visit: StepRun, image: ImageReference) -> str:
+    """Return why the project may not have this image, by its own Registry and by all others of that server."""
+    own = registry_refusal(visit.registry, visit.team, image) if visit.registry is not None else ""
+    return own or image_refusal(visit.ctx.list(Registry, namespace=""), visit.team, str(image))
+
+
 def _not_allowed(visit: StepRun, why: str) -> StepFailure:
     assert visit.project.spec.registry is not None
+    name = visit.project.spec.registry.name
     return StepFailure(
         reason="RegistryNotAllowed",
         message=why,
-        object=f"Registry {visit.project.spec.registry.name}",
+        object=f"Registry {name}" if name is not None else f"Project {visit.project.name}",
         hint="Set registry of the Project to another Registry or repository, or ask an administrator to change "
         "allowedNamespaces or repositories of the Registry.",
         after=None,
