@@ -79,3 +79,19 @@ def test_of_several_registries_for_one_server_one_that_is_open_suffices() -> Non
     closed = registry(allowedNamespaces={"names": ["bank"]})
     assert image_refusal([closed], SHOP, "registry.example.com/shop/app")
     assert not image_refusal([closed, registry()], SHOP, "registry.example.com/shop/app")
+
+
+PULL = {"name": "pull", "namespace": "admin"}
+
+
+@pytest.mark.parametrize(
+    "credentials",
+    [
+        {"imagePullSecret": {"secretRef": PULL}},
+        {"repositories": [{"prefixes": ["{namespace}"], "pullSecretRef": PULL}]},
+    ],
+)
+def test_the_rules_of_a_registry_that_only_has_credentials_to_pull_hold(credentials: dict[str, Any]) -> None:
+    private = registry(auth=None, **credentials)
+    assert image_refusal([private], SHOP, "registry.example.com/bank/app:1")
+    assert not image_refusal([private], SHOP, "registry.example.com/shop/app:1")

@@ -51,11 +51,20 @@ def image_refusal(registries: Iterable[Registry], team: TeamNamespace, text: str
     refusals = [
         registry_refusal(registry, team, image)
         for registry in registries
-        if registry.spec.auth is not None
+        if _has_credentials(registry)
         and _host(split_endpoint(registry.spec.endpoint)[0]) == _host(image.registry)
     ]
     # One server may have a Registry for each team.
     return refusals[0] if refusals and all(refusals) else ""
+
+
+def _has_credentials(registry: Registry) -> bool:
+    """Return whether the Registry has images that not everybody can pull."""
+    return (
+        registry.spec.auth is not None
+        or registry.spec.image_pull_secret.secret_ref is not None
+        or any(grant.pull_secret_ref is not None for grant in registry.spec.repositories or ())
+    )
 
 
 def pull_credentials(registry: Registry, team: TeamNamespace) -> SecretReference | None:
