@@ -288,7 +288,7 @@ class RolloutHarness:
             "histories": {each.name: _histories(each) for each in self.clusters.clusters.values()},
             "replicas": {each.name: each.replicas for each in self.clusters.clusters.values()},
             "webhooks": {each.name: each.webhooks for each in self.clusters.clusters.values()},
-            "crds": {each.name: each.crds for each in self.clusters.clusters.values()},
+            "crds": {each.name: len(each.crds) for each in self.clusters.clusters.values()},
             "two controllers": [
                 each.name for each in self.clusters.clusters.values() if each.two_controllers
             ],
