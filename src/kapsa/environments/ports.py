@@ -90,6 +90,14 @@ class GeneratedValue(msgspec.Struct, frozen=True):
     name: str
     path: tuple[str | int, ...]
     """The keys and indexes that lead to the value."""
+    spans: tuple[tuple[int, int], ...] = ()
+    """The start and end of each random segment of its text, which is decoded if a Secret has it encoded.
+    Empty: the value is random as a whole."""
+
+    @property
+    def address(self) -> tuple[str, str, tuple[str | int, ...]]:
+        """The identity of the value, the same in every rendering."""
+        return self.kind, self.name, self.path
 
 
 class Rendered(msgspec.Struct, frozen=True):

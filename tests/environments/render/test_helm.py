@@ -186,6 +186,26 @@ async def test_values_that_a_chart_generates_are_recognized(
     assert "stringData" not in secret
 
 
+async def test_a_generated_value_outside_of_secrets_is_warned_about_unless_a_secret_has_it(
+    renderer: Renderer, checkout: WriteCheckout
+) -> None:
+    template = """
+{{- $password := randAlphaNum 16 }}
+apiVersion: v1
+kind: Secret
+metadata: {name: database, annotations: {checksum: {{ $password | sha256sum }}}}
+stringData: {url: "postgres://app:{{ $password }}@db"}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: plain, annotations: {checksum: {{ $password | sha256sum }}}}
+data: {same: "password={{ $password }}", other: {{ randAlphaNum 16 }}}
+"""
+    rendered = await render(renderer, checkout, {"chart/templates/a.yaml": template})
+    (warning,) = (each for each in rendered.warnings if "generated" in each)
+    assert warning.startswith("ConfigMap plain has a generated value, data.other, that changes with each")
+
+
 async def test_an_object_with_a_generated_name_is_warned_about(
     renderer: Renderer, checkout: WriteCheckout
 ) -> None:

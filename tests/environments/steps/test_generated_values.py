@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 from typing import Any
 
 from kapsa.environments.ports import GeneratedValue, Rendered, RenderRequest
+from kapsa.environments.render.generated_values import generated_values, with_plain_data
 from tests.environments.fakes import FakeRenderer, deployment, service
 from tests.environments.tenant import Tenant
 
@@ -14,6 +16,8 @@ GENERATED = (
     GeneratedValue("v1/Secret", "database", ("data", "password")),
     GeneratedValue("apps/v1/Deployment", "web", CHECKSUM),
 )
+SETTINGS = "host={host}\npassword={password}\n"
+ADDRESS = "postgres://app:{password}@{host}"
 
 
 class GeneratingRenderer(FakeRenderer):
@@ -33,7 +37,9 @@ class GeneratingRenderer(FakeRenderer):
             "data": {"password": password, "commit": plain},
         }
         workload = deployment("web", "app:1")
-        workload["spec"]["template"]["metadata"]["annotations"] = {"checksum/secret": generated}
+        workload["spec"]["template"]["metadata"]["annotations"] = {
+            "checksum/secret": hashlib.sha256(generated.encode()).hexdigest()
+        }
         return Rendered((secret, workload, service("web")), generated=GENERATED, inputs=request.commit)
 
 
@@ -47,9 +53,9 @@ async def deployed(tenant: Tenant) -> tuple[dict[str, str], str]:
     return {key: base64.b64decode(value).decode() for key, value in secret["data"].items()}, str(web)
 
 
-async def generating(tenant: Tenant) -> None:
+async def generating(tenant: Tenant, renderer: GeneratingRenderer | None = None) -> None:
     await tenant.sandbox.harness.kill()
-    tenant.systems.renderer = GeneratingRenderer()
+    tenant.systems.renderer = renderer or GeneratingRenderer()
     await tenant.start()
     await tenant.project()
     await tenant.environment()
@@ -116,3 +122,74 @@ async def test_a_deleted_secret_gets_the_same_password_again(tenant: Tenant) -> 
     await tenant.client.delete("v1/Secret", "database", namespace=tenant.namespace_of("one"))
     await tenant.sandbox.exists("v1/Secret", "database", namespace=tenant.namespace_of("one"))
     assert await deployed(tenant) == before
+
+
+class SettingsRenderer(GeneratingRenderer):
+    """A renderer of a file in a Secret, and of a ConfigMap, which have the host and the same password."""
+
+    settings = SETTINGS
+
+    async def render(self, request: RenderRequest) -> Rendered:
+        rendered = await super().render(request)
+        first, second = (self._objects(request, attempt) for attempt in ("first", "second"))
+        generated = generated_values(first, second)
+        return Rendered((*first, *rendered.objects[1:]), generated=generated, inputs=request.commit)
+
+    def _objects(self, request: RenderRequest, attempt: str) -> tuple[dict[str, Any], ...]:
+        host = f"db-{request.commit[:8]}"
+        password = f"{attempt}{self.process}{request.commit[:8]}"
+        secret = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "database"},
+            "stringData": {
+                "app.ini": self.settings.format(host=host, password=password),
+                "commit": request.commit,
+            },
+        }
+        config = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "address"},
+            "data": {"url": ADDRESS.format(host=host, password=password)},
+        }
+        return with_plain_data(secret), config
+
+
+async def pushed(tenant: Tenant) -> tuple[str, str]:
+    """Push a second commit. Returns the file of the Secret, and the address in the ConfigMap."""
+    content, _ = await deployed(tenant)
+    await tenant.environment(commit="two")
+    await tenant.sandbox.until(lambda: _has_commit(tenant, content["commit"]), "the push is deployed")
+    await tenant.sandbox.at_rest()
+    return await files(tenant)
+
+
+async def files(tenant: Tenant) -> tuple[str, str]:
+    config = await tenant.client.get("v1/ConfigMap", "address", namespace=tenant.namespace_of("one"))
+    return (await deployed(tenant))[0]["app.ini"], config["data"]["url"]
+
+
+async def test_a_push_changes_the_settings_around_a_password_and_the_password_nowhere(tenant: Tenant) -> None:
+    await generating(tenant, SettingsRenderer())
+    before, _ = await files(tenant)
+    password = before.split("password=")[1].strip()
+    after, address = await pushed(tenant)
+    host = after.split("\n")[0].removeprefix("host=")
+    assert host != before.split("\n")[0].removeprefix("host="), "the host is that of the second commit"
+    assert after == SETTINGS.format(host=host, password=password)
+    assert address == ADDRESS.format(host=host, password=password)
+    await reconciled_again(tenant)
+    assert await files(tenant) == (after, address)
+
+
+async def test_a_file_whose_password_cannot_be_recognized_stays_with_a_warning(tenant: Tenant) -> None:
+    renderer = SettingsRenderer()
+    await generating(tenant, renderer)
+    before, _ = await files(tenant)
+    renderer.settings = "{host} secret {password}"
+    after, _ = await pushed(tenant)
+    assert after == before
+    condition = (await tenant.ready()).status.condition("DeploymentReady")
+    assert condition is not None
+    assert "Secret database keeps data.app.ini as it is deployed" in condition.message

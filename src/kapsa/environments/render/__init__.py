@@ -7,6 +7,7 @@
   plain image.
 - `injection`, `adaptation`: put the image, variables and host in, and change what cannot run in an
   environment.
+- `generated_values`: keeps what a chart generates, such as passwords; `generated_segments` finds them in a text.
 - `filter`: rejects everything that a repository may not put into the environment's namespace.
 
 Nothing in a repository is trusted: `kapsa.adapters.manifests` reads it within limits, and helm and kustomize

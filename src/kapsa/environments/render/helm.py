@@ -19,6 +19,7 @@ from kapsa.environments.render.generated_values import (
     generated_values,
     has_generators,
     random_names,
+    renewed_values,
     with_plain_data,
 )
 from kapsa.environments.render.injection import pin
@@ -50,6 +51,7 @@ async def render_environment_chart(
         again = (await render()).objects
         generated = generated_values(rendered.objects, again)
         warnings += random_names(rendered.objects, again)
+        warnings += renewed_values(rendered.objects, generated)
     warnings += [f"{each} is a Helm hook, which is not run" for each in rendered.hooks]
     if await asyncio.to_thread(_has_definitions, chart):
         warnings.append(
