@@ -109,7 +109,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kaniko_image: str = "gcr.io/kaniko-project/executor:v1.24.0"
     """The image of Kaniko builds."""
     git_image: str = "alpine/git:v2.49.1"
-    """The image that fetches the source of a build."""
+    """The image that fetches the source of a build, and checks what it has made: with sh, find and git."""
     push_image: str = "gcr.io/go-containerregistry/crane:v0.20.6"
     """The image of crane, which pushes what a build has made. Only its container has the credentials to
     push."""

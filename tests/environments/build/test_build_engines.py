@@ -79,7 +79,7 @@ def pod(**options: Any) -> dict[str, Any]:
 
 def test_a_dockerfile_is_built_by_rootless_buildkit_by_default() -> None:
     spec = pod(dockerfile="docker/Dockerfile", context="app", args={"VERSION": "1"})
-    _, container = spec["initContainers"]
+    _, container, _ = spec["initContainers"]
     assert container["securityContext"]["runAsUser"] == 1000
     assert "privileged" not in container["securityContext"]
     assert "--output=type=oci,tar=false,dest=/image" in container["args"]
@@ -95,7 +95,7 @@ def test_a_dockerfile_is_built_by_rootless_buildkit_by_default() -> None:
 
 def test_an_insecure_registry_is_one_to_push_to_and_one_to_pull_base_images_from() -> None:
     spec = pod(insecure=True)
-    fetch, build = spec["initContainers"]
+    fetch, build, _ = spec["initContainers"]
     assert "--insecure" in spec["containers"][0]["args"]
     (config,) = (each["value"] for each in fetch["env"] if each["name"] == "BUILDKITD_CONFIG")
     assert config == '[registry."registry.example.com"]\nhttp = true\ninsecure = true'
@@ -107,10 +107,10 @@ def test_the_credentials_to_push_are_out_of_reach_of_a_run_of_the_dockerfile(eng
     secret, made = ENGINES.objects(request(source=SOURCE, push=PUSH, pull=PULL, engine=engine))
     assert secret["kind"] == "Secret"
     spec = made["spec"]["template"]["spec"]
-    (fetch, build), (push,) = spec["initContainers"], spec["containers"]
-    mounts = [{each["name"] for each in container["volumeMounts"]} for container in (fetch, build, push)]
+    every = [*spec["initContainers"], *spec["containers"]]
+    mounts = [{each["name"] for each in container["volumeMounts"]} for container in every]
     held = [mounted & {"git", "registry", "pull"} for mounted in mounts]
-    assert held == [{"git"}, {"pull"}, {"registry"}]
+    assert held == [{"git"}, {"pull"}, set(), {"registry"}]
     (volume,) = (each["secret"] for each in spec["volumes"] if each["name"] == "pull")
     assert [each["key"] for each in volume["items"]] == ["pull.config.json"]
     assert "shareProcessNamespace" not in spec
@@ -118,6 +118,37 @@ def test_the_credentials_to_push_are_out_of_reach_of_a_run_of_the_dockerfile(eng
         assert password not in json.dumps(made), "credentials are in the Secret only"
     config = json.loads(base64.b64decode(secret["data"]["config.json"]))
     assert list(config["auths"]) == ["registry.example.com"]
+
+
+@pytest.mark.parametrize("engine", ["buildkit", "kaniko"])
+def test_what_a_build_has_made_is_checked_as_the_user_that_pushes_it(engine: str) -> None:
+    spec = pod(engine=engine, push=PUSH)
+    *_, built, checked = spec["initContainers"]
+    assert (built["name"], checked["name"]) == ("build", "check")
+    assert checked["volumeMounts"] == [{"name": "image", "mountPath": "/image", "readOnly": True}]
+    assert checked["securityContext"] == spec["containers"][0]["securityContext"]
+
+
+def check(image: Path) -> subprocess.CompletedProcess[str]:
+    """Run the script of the container that checks a built image, in a directory of the test."""
+    *_, container = pod()["initContainers"]
+    variables = {"IMAGE": str(image), "PATH": os.environ["PATH"]}
+    return subprocess.run(container["command"], env=variables, capture_output=True, text=True)
+
+
+def test_an_image_with_a_link_to_the_credentials_is_not_pushed(tmp_path: Path) -> None:
+    blobs = tmp_path / "image.tar" / "blobs" / "sha256"
+    blobs.mkdir(parents=True)
+    (blobs / "aa").write_text("a layer")
+    assert check(tmp_path).returncode == 0
+    (blobs / "bb").symlink_to("/docker/config.json")
+    done = check(tmp_path)
+    assert done.returncode == 1
+    assert str(blobs / "bb") in done.stderr
+
+
+def test_an_image_that_cannot_be_looked_at_is_not_pushed(tmp_path: Path) -> None:
+    assert check(tmp_path / "missing").returncode != 0
 
 
 @pytest.mark.parametrize(("engine", "unconfined"), [("buildkit", ["build"]), ("kaniko", [])])

@@ -13,7 +13,16 @@ from kapsa.environments.build.source import PULL_KEY, PUSH_KEY, credentials_secr
 from kapsa.environments.ports import BuildProgress, BuildRequest
 from kapsa.environments.settings import Settings
 
-__all__ = ["ARGUMENT", "CONFINED", "IMAGE", "build_arguments", "build_job", "job_progress", "pull_mount"]
+__all__ = [
+    "ARGUMENT",
+    "CHECK_SCRIPT",
+    "CONFINED",
+    "IMAGE",
+    "build_arguments",
+    "build_job",
+    "job_progress",
+    "pull_mount",
+]
 
 IMAGE = "/image"
 """The directory with the image that a build has made."""
@@ -21,6 +30,25 @@ CONFINED: Mapping[str, Any] = {"seccompProfile": {"type": "RuntimeDefault"}}
 """The default of all containers. Only BuildKit's own cannot run with it."""
 _DOCKER_CONFIG = "/docker"
 _PUSHER = 65532
+_UNPRIVILEGED: Mapping[str, Any] = {
+    "runAsNonRoot": True,
+    "runAsUser": _PUSHER,
+    "runAsGroup": _PUSHER,
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+    **CONFINED,
+}
+
+CHECK_SCRIPT = r"""
+links=$(find "$IMAGE" ! -type f ! -type d)
+if [ -n "$links" ]; then
+  echo "the build has left something else than files and directories:" >&2
+  echo "$links" | head -n 10 >&2
+  exit 1
+fi
+"""
+"""The script that looks at what a build has made: a link would lead to the credentials of the next container."""
 
 ARGUMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KEPT_SECONDS = 7 * 86_400
@@ -44,8 +72,8 @@ def build_job(
     """Return the objects of a build: a Secret with its credentials, if it has any, and the Job last.
 
     The containers run one after another: the first fetches the source, the second builds the image into the
-    directory `/image`, and the last pushes `output` from there. A RUN of the Dockerfile executes in the
-    second, which has no credentials to push. A failed build is not retried, since the same commit would fail
+    directory `/image`, the third checks that it has no links, and the last pushes `output` from there. A RUN
+    of the Dockerfile executes in the second, which has no credentials to push. A failed build is not retried, since the same commit would fail
     again. One whose pod was evicted is.
 
     Raises `Refused` when a field of the project is not valid.
@@ -75,7 +103,11 @@ def build_job(
                     "restartPolicy": "Never",
                     "automountServiceAccountToken": False,
                     "enableServiceLinks": False,
-                    "initContainers": [fetch_container(request, settings.git_image), container],
+                    "initContainers": [
+                        fetch_container(request, settings.git_image),
+                        container,
+                        _check_container(settings.git_image),
+                    ],
                     "containers": [_push_container(request, settings.push_image, output)],
                     "volumes": [
                         *({"name": name, "emptyDir": {}} for name in ("workspace", "tmp", "image")),
@@ -112,6 +144,22 @@ def pull_mount(request: BuildRequest, path: str) -> list[dict[str, Any]]:
     return [{"name": "pull", "mountPath": path, "readOnly": True}] if request.pull is not None else []
 
 
+def _check_container(image: str) -> dict[str, Any]:
+    """Return the container that fails if the build has left a link. It runs after all processes of the build.
+
+    Its user is that of the container that pushes, so that it can read the same.
+    """
+    return {
+        "name": "check",
+        "image": image,
+        "command": ["/bin/sh", "-euc", CHECK_SCRIPT],
+        "env": [{"name": "IMAGE", "value": IMAGE}],
+        "volumeMounts": [{"name": "image", "mountPath": IMAGE, "readOnly": True}],
+        "securityContext": _UNPRIVILEGED,
+        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}},
+    }
+
+
 def _push_container(request: BuildRequest, image: str, output: str) -> dict[str, Any]:
     mounts: list[dict[str, Any]] = [{"name": "image", "mountPath": IMAGE, "readOnly": True}]
     if request.push is not None:
@@ -122,15 +170,7 @@ def _push_container(request: BuildRequest, image: str, output: str) -> dict[str,
         "args": ["push", output, str(request.image), *(["--insecure"] if request.insecure else [])],
         "env": [{"name": "DOCKER_CONFIG", "value": _DOCKER_CONFIG}],
         "volumeMounts": mounts,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": _PUSHER,
-            "runAsGroup": _PUSHER,
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-            **CONFINED,
-        },
+        "securityContext": _UNPRIVILEGED,
         "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}},
     }
 
