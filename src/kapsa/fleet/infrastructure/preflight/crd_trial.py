@@ -11,7 +11,7 @@ from kapsa.fleet.domain.rollout.plans import PreflightProblem
 from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.operations.crds.crd_changes import write_crd
 from kapsa.fleet.infrastructure.operations.crds.crd_plan import CRD, plan_crd
-from kapsa.fleet.infrastructure.operations.crds.crd_record import CrdChange
+from kapsa.fleet.infrastructure.operations.crds.crd_record import CrdHandover
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterRefused
 from kapsa.runtime import ApiError, BadRequest, Client, Conflict, Forbidden, NotFound
 
@@ -27,7 +27,7 @@ async def try_crds(
     problems: list[PreflightProblem] = []
     for definition in crds:
         name = str(definition["metadata"].get("name", ""))
-        plan = plan_crd(definition, await _live(client, name), CrdChange(live, following))
+        plan = plan_crd(definition, await _live(client, name), CrdHandover(live, following))
         try:
             await write_crd(client, plan.body, plan.live, dry_run=True)
         except ClusterRefused as error:

@@ -16,7 +16,7 @@ from kapsa.fleet.infrastructure.operations.crds.crd_plan import (
     plan_return,
     plan_storage,
 )
-from kapsa.fleet.infrastructure.operations.crds.crd_record import KEEP, CrdChange, read_record
+from kapsa.fleet.infrastructure.operations.crds.crd_record import KEEP, CrdHandover, read_record
 from kapsa.fleet.infrastructure.operations.crds.storage_migration import StorageMigration
 from kapsa.fleet.infrastructure.operations.leased_clients import LeasedClients
 from kapsa.fleet.infrastructure.operations.release_objects import (
@@ -163,9 +163,9 @@ async def _planned(client: Client, request: CrdRequest, definition: Mapping[str,
     return plan_crd(definition, live, _change(request))
 
 
-def _change(request: CrdRequest) -> CrdChange:
+def _change(request: CrdRequest) -> CrdHandover:
     deployment = str(request.deployment_id)
-    return CrdChange(request.live, request.next, request.chart_digest, deployment, request.base_chart)
+    return CrdHandover(request.live, request.next, request.chart_digest, deployment, request.base_chart)
 
 
 async def _get(client: Client, name: str) -> dict[str, Any] | None:
@@ -220,7 +220,7 @@ async def _detach_others(
     await detach(client, gone, set(applied), _change(request))
 
 
-async def detach(client: Client, services: Services, applied: set[str], change: CrdChange) -> None:
+async def detach(client: Client, services: Services, applied: set[str], change: CrdHandover) -> None:
     """End the conversions that these Services serve, except for those of CRDs that were applied."""
     if not services:
         return

@@ -9,7 +9,7 @@ from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.operations.crds.crd_record import (
     KEEP,
     RECORD,
-    CrdChange,
+    CrdHandover,
     CrdRecord,
     CrdState,
     no_conversion,
@@ -64,7 +64,7 @@ class CrdPlan(msgspec.Struct, frozen=True):
         return {**self.body, "spec": {**spec, "versions": versions}}
 
 
-def plan_crd(definition: Crd, live: dict[str, Any] | None, change: CrdChange) -> CrdPlan:
+def plan_crd(definition: Crd, live: dict[str, Any] | None, change: CrdHandover) -> CrdPlan:
     """Return the CRD of a chart as a superset of the live one, with a record of what was there.
 
     Blue-green keeps conversion and storage version as they are until the switch: the earlier controller serves them.
@@ -139,7 +139,7 @@ def plan_switch(live: Crd, release: ReleaseRef) -> dict[str, Any] | None:
     return _patch(live, live["spec"], state, record)
 
 
-def plan_detachment(live: Crd, change: CrdChange) -> dict[str, Any]:
+def plan_detachment(live: Crd, change: CrdHandover) -> dict[str, Any]:
     """Return the patch for a CRD that the next release no longer has, whose conversion Service is about to go."""
     state = msgspec.structs.replace(
         _state(live, change.present, read_record(live)),
@@ -151,7 +151,7 @@ def plan_detachment(live: Crd, change: CrdChange) -> dict[str, Any]:
     return _patch(live, live["spec"], state, _following_record(state, live, change))
 
 
-def _following_record(following_state: CrdState, live: Crd, change: CrdChange) -> CrdRecord:
+def _following_record(following_state: CrdState, live: Crd, change: CrdHandover) -> CrdRecord:
     """Return the record after the change. A repetition by the same deployment keeps what the first attempt saw."""
     record = read_record(live)
     if record is not None and change.deployment and _origin(record.current) == _origin(following_state):
@@ -164,7 +164,7 @@ def _origin(state: CrdState) -> tuple[str, str, str]:
     return state.deployment, state.chart, state.release
 
 
-def _past(live: Crd, change: CrdChange, record: CrdRecord | None) -> tuple[CrdState, ...]:
+def _past(live: Crd, change: CrdHandover, record: CrdRecord | None) -> tuple[CrdState, ...]:
     """Return the states before a change, newest first. The first belongs to the chart that a rollback returns to.
 
     A deployment that ended between the CRDs and Helm has left CRDs that are ahead of the release.
@@ -180,7 +180,7 @@ def _past(live: Crd, change: CrdChange, record: CrdRecord | None) -> tuple[CrdSt
     return states if change.base_chart else (_unserved(live_state),)
 
 
-def _is_base(state: CrdState, change: CrdChange) -> bool:
+def _is_base(state: CrdState, change: CrdHandover) -> bool:
     """Return whether a recorded state is of the chart that a rollback returns to, or is served without the release."""
     if change.base_chart is not None:
         return state.chart == change.base_chart

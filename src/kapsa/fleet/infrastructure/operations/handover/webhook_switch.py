@@ -6,7 +6,7 @@ from typing import Any
 from kapsa.fleet.domain.rollout.releases import DEPLOYMENT_LABEL, ReleaseRef
 from kapsa.fleet.infrastructure.operations.crds.crd_changes import detach, patch_crd
 from kapsa.fleet.infrastructure.operations.crds.crd_plan import CRD, plan_switch
-from kapsa.fleet.infrastructure.operations.crds.crd_record import CrdChange, read_record
+from kapsa.fleet.infrastructure.operations.crds.crd_record import CrdHandover, read_record
 from kapsa.fleet.infrastructure.operations.handover.idle_marks import active_webhooks, idle_webhooks
 from kapsa.fleet.infrastructure.operations.handover.webhook_proof import prove_conversion, prove_webhooks
 from kapsa.fleet.infrastructure.operations.release_objects import (
@@ -63,7 +63,7 @@ async def _detach(
     """End the conversions that only the outgoing release serves: its Services go when it is retired."""
     services = await owned_services(client, outgoing)
     deployment = incoming.record.labels.get(DEPLOYMENT_LABEL, "")
-    change = CrdChange(outgoing.release, incoming.release, chart, deployment)
+    change = CrdHandover(outgoing.release, incoming.release, chart, deployment)
     await detach(client, services, set(converted), change)
 
 
