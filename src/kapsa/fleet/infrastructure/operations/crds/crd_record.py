@@ -17,7 +17,7 @@ from kapsa.fleet.infrastructure.operations.crds.superset import storage_version,
 __all__ = [
     "KEEP",
     "RECORD",
-    "CrdChange",
+    "CrdHandover",
     "CrdRecord",
     "CrdState",
     "no_conversion",
@@ -32,7 +32,7 @@ _PAST = 10
 """The states that a record remembers. Helm keeps as many revisions: no rollback goes further back."""
 
 
-class CrdChange(msgspec.Struct, frozen=True):
+class CrdHandover(msgspec.Struct, frozen=True):
     """The deployment of a chart, as far as CRDs are concerned."""
 
     present: ReleaseRef
