@@ -28,6 +28,7 @@ COMMANDS = {
     "rbac": ("rbac", "Generate the least RBAC that an operator needs."),
     "environments": ("environments", "Run the environments operator, or generate its manifests."),
     "fleet": ("fleet.command", "Run the fleet manager, which rolls operators out over many clusters."),
+    "completion": ("completion", "Print the completion script of bash, zsh or fish."),
 }
 
 
