@@ -147,7 +147,8 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
 class BuildProgress(msgspec.Struct, frozen=True):
     """The progress of a build."""
 
-    state: Literal["running", "succeeded", "failed"]
+    state: Literal["running", "succeeded", "failed", "expired"]
+    """`expired`: it never ran, and is to be started again."""
     message: str = ""
 
 

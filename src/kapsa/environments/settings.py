@@ -103,7 +103,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     build_namespace: str = "kapsa-builds"
     """The namespace of build Jobs, outside the quota of any environment."""
     build_timeout: Seconds = 3600.0
-    """Seconds after which a build has failed."""
+    """Seconds that a build may run. One that waits for a pod has not begun, and starts from scratch after a day."""
     buildkit_image: str = "moby/buildkit:v0.25.1-rootless"
     """The image of BuildKit builds."""
     kaniko_image: str = "gcr.io/kaniko-project/executor:v1.24.0"
@@ -117,11 +117,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Private address ranges that builds may reach, such as those of a git server, a registry or a proxy,
     separated by commas. The internet is always open to them."""
     build_quota_pods: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 50
-    """Maximum number of build pods at the same time. More builds wait."""
+    """Maximum number of build pods at the same time. More builds wait. A team has half of them while another
+    team builds. So for CPU and memory."""
     build_quota_cpu: str = "32"
-    """Total CPU that all builds may request, and the most for one container."""
+    """Total CPU that all builds may request. One container has a quarter of it at most, but 2 CPUs at least."""
     build_quota_memory: str = "64Gi"
-    """Total memory that all builds may request, and the most for one container."""
+    """Total memory that all builds may request. One container has a quarter of it at most, but 4Gi at least."""
 
     cache_directory: Path = Path("/var/cache/kapsa")
     """The directory for repositories and rendered manifests. Its content can be deleted at any time."""

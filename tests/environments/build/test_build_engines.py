@@ -172,7 +172,6 @@ def test_a_build_that_fails_is_not_retried_and_one_that_was_evicted_is() -> None
     spec = job()["spec"]
     actions = [rule["action"] for rule in spec["podFailurePolicy"]["rules"]]
     assert actions == ["Ignore", "FailJob"]
-    assert spec["activeDeadlineSeconds"] == Settings().build_timeout
     assert spec["template"]["spec"]["automountServiceAccountToken"] is False
 
 
@@ -202,10 +201,25 @@ def test_the_conditions_of_a_job_are_its_progress(status: dict[str, Any], state:
     assert ENGINES.progress({"kind": "Job", "status": status}).state == state
 
 
-def test_an_exceeded_deadline_is_reported() -> None:
+def test_a_build_has_its_time_from_the_start_of_its_pod_however_long_it_waits_for_one() -> None:
+    spec = job()["spec"]
+    assert spec["template"]["spec"]["activeDeadlineSeconds"] == Settings().build_timeout
+    assert spec["activeDeadlineSeconds"] >= Settings().build_timeout + 86_400
     failed = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}
     progress = ENGINES.progress({"kind": "Job", "status": {"conditions": [failed]}})
-    assert progress.message == "the build exceeded its deadline"
+    assert progress.state == "expired"
+
+
+def test_a_request_above_the_default_limit_raises_the_limit() -> None:
+    _, build, _ = pod(resources={"requests": {"cpu": "3", "memory": "1Gi"}})["initContainers"]
+    assert build["resources"] == {"requests": {"cpu": "3", "memory": "1Gi"}, "limits": {"cpu": "3"}}
+
+
+@pytest.mark.parametrize("strategy", ["dockerfile", "buildpack"])
+@pytest.mark.parametrize("kind", ["requests", "limits"])
+def test_a_build_that_asks_for_more_than_a_quarter_of_the_quota_is_refused(strategy: str, kind: str) -> None:
+    with pytest.raises(Refused, match="9 cpu, but one build may have at most 8"):
+        ENGINES.objects(request(strategy=strategy, resources={kind: {"cpu": "9"}}))
 
 
 # -- the source ------------------------------------------------------------------------------------------------

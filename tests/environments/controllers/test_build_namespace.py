@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from kapsa.environments.build.engines import BuildEngines
 from kapsa.environments.build.walls import build_walls
+from kapsa.environments.names import MANAGED_BY, OPERATOR, OWNER, OWNER_UID, TEAM
+from kapsa.environments.namespace_objects.builds import BUILD as BUILD_LABEL
 from kapsa.environments.settings import Settings
 from tests.environments.tenant import BUILD, Tenant
 
+JOB = "batch/v1/Job"
 POLICY = "networking.k8s.io/v1/NetworkPolicy"
 
 
-async def built(tenant: Tenant, commit: str = "one") -> None:
-    """Start a build in a namespace that no other test uses."""
+async def built(tenant: Tenant, commit: str = "one", **more: Any) -> None:
+    """Start a build in a namespace that no other test uses, with more settings and the operator's own engines."""
     if tenant.sandbox.harness.cluster.engine == "embedded":
         tenant.sandbox.harness.cluster.workloads.delay(finish=600)
     await tenant.sandbox.harness.kill()
-    await tenant.start(Settings(build_namespace=namespace_of(tenant)))
+    settings = Settings(build_namespace=namespace_of(tenant), **more)
+    tenant.systems.builds = BuildEngines(settings)
+    await tenant.start(settings)
     await tenant.project(**BUILD)
     await tenant.environment(commit=commit)
     await tenant.sandbox.exists("v1/ServiceAccount", "kapsa-build", namespace=namespace_of(tenant))
@@ -75,3 +83,113 @@ def test_private_ranges_that_builds_need_are_named_by_a_setting() -> None:
     settings = Settings(build_egress_cidrs=("10.1.2.0/24",))
     (policy,) = (each for each in build_walls(settings) if each["metadata"]["name"] == "kapsa-internet")
     assert {"ipBlock": {"cidr": "10.1.2.0/24"}} in policy["spec"]["egress"][0]["to"]
+
+
+def wall(kind: str, **settings: Any) -> dict[str, Any]:
+    (made,) = (each for each in build_walls(Settings(**settings)) if each["kind"] == kind)
+    spec: dict[str, Any] = made["spec"]
+    return spec
+
+
+def test_one_container_gets_a_part_of_the_quota_only() -> None:
+    (container,) = wall("LimitRange")["limits"]
+    assert container["max"] == {"cpu": "8", "memory": "16Gi"}
+    (container,) = wall("LimitRange", build_quota_cpu="1", build_quota_memory="2Gi")["limits"]
+    assert container["max"] == {"cpu": "1", "memory": "2Gi"}
+    assert container["default"] == {"cpu": "1", "memory": "2Gi", "ephemeral-storage": "20Gi"}
+
+
+def a_build(team: str, namespace: str) -> dict[str, Any]:
+    """Return a Job of another team that waits for a pod."""
+    pod = {"restartPolicy": "Never", "containers": [{"name": "push", "image": "push"}]}
+    labels = {MANAGED_BY: OPERATOR, OWNER_UID: "other", TEAM: team, BUILD_LABEL: "other"}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "other", "namespace": namespace, "labels": labels},
+        "spec": {"template": {"spec": pod}},
+    }
+
+
+@pytest.mark.virtual_time
+async def test_a_team_that_has_used_its_share_waits_while_another_team_builds(tenant: Tenant) -> None:
+    await built(tenant, build_quota_pods=2)
+    await tenant.reaches("one", "BuildReady", "False", "Building")
+    await tenant.client.create(a_build("another-team", namespace_of(tenant)))
+    await tenant.environment("two", commit="two")
+    await tenant.reaches("two", "BuildReady", "False", "BuildQueued")
+    await tenant.client.delete(JOB, "other", namespace=namespace_of(tenant), propagation="Background")
+    await tenant.reaches("two", "BuildReady", "False", "Building")
+
+
+@pytest.mark.virtual_time
+async def test_a_team_alone_starts_no_more_builds_than_the_quota_admits(tenant: Tenant) -> None:
+    await built(tenant, build_quota_pods=2)
+    await tenant.environment("two", commit="two")
+    await tenant.reaches("two", "BuildReady", "False", "Building")
+    await tenant.environment("three", commit="three")
+    await tenant.reaches("three", "BuildReady", "False", "BuildQueued")
+    jobs = (await tenant.client.list(JOB, namespace=namespace_of(tenant))).items
+    assert len(jobs) == 2, "none waits in front of another team's"
+
+
+@pytest.mark.virtual_time
+async def test_a_build_that_runs_too_long_has_failed(tenant: Tenant) -> None:
+    await built(tenant, build_timeout=60)
+    failed = await tenant.reaches("one", "BuildReady", "False", "BuildFailed", seconds=600)
+    assert failed.status.failure is not None
+    assert "deadline" in failed.status.failure.message
+
+
+@pytest.mark.virtual_time
+async def test_a_build_that_waits_longer_than_its_time_for_a_pod_has_not_failed(tenant: Tenant) -> None:
+    await tenant.sandbox.make_namespace(namespace_of(tenant))
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "full", "namespace": namespace_of(tenant)},
+        "spec": {"hard": {"pods": "0"}},
+    }
+    await tenant.client.create(quota)
+    await built(tenant, build_timeout=60)
+    await tenant.reaches("one", "BuildReady", "False", "Building")
+    await tenant.clock.sleep(3600)
+    await tenant.reaches("one", "BuildReady", "False", "Building")
+    tenant.sandbox.harness.cluster.workloads.delay(finish=1)
+    await tenant.client.delete("v1/ResourceQuota", "full", namespace=namespace_of(tenant))
+    await tenant.reaches("one", "BuildReady", "False", "ImageNotPushed", seconds=1200)
+
+
+@pytest.mark.virtual_time
+async def test_a_build_that_has_waited_too_long_for_a_pod_is_started_again(tenant: Tenant) -> None:
+    await built(tenant)
+    await tenant.reaches("one", "BuildReady", "False", "Building")
+    (job,) = (await tenant.client.list(JOB, namespace=namespace_of(tenant))).items
+    now = "2026-01-01T00:00:00Z"
+    conditions = [
+        {"type": kind, "status": "True", "reason": "DeadlineExceeded", "lastTransitionTime": now}
+        for kind in ("FailureTarget", "Failed")
+    ]
+    name = job["metadata"]["name"]
+    status = {"status": {"startTime": now, "conditions": conditions}}
+    await tenant.client.patch(JOB, name, status, namespace=namespace_of(tenant), subresource="status")
+
+    async def restarted() -> bool:
+        current = await tenant.sandbox.get(JOB, name, namespace=namespace_of(tenant))
+        return current is not None and current["metadata"]["uid"] != job["metadata"]["uid"]
+
+    await tenant.sandbox.until(restarted, "the build is started again")
+    await tenant.reaches("one", "BuildReady", "False", "Building")
+
+
+@pytest.mark.virtual_time
+async def test_a_build_of_the_same_name_but_of_another_project_is_refused(tenant: Tenant) -> None:
+    await built(tenant)
+    await tenant.reaches("one", "BuildReady", "False", "Building")
+    (job,) = (await tenant.client.list(JOB, namespace=namespace_of(tenant))).items
+    theirs = {"metadata": {"annotations": {OWNER: "evil-app/one"}, "labels": {OWNER_UID: "evil"}}}
+    await tenant.client.patch(JOB, job["metadata"]["name"], theirs, namespace=namespace_of(tenant))
+    await tenant.environment("two", commit="one")
+    refused = await tenant.reaches("two", "BuildReady", "False", "BuildNotOurs")
+    assert refused.status.failure is not None
+    assert "its owner is evil-app/one" in refused.status.failure.message

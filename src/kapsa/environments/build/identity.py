@@ -14,6 +14,8 @@ from kapsa.environments.resources import Build, Project
 __all__ = ["build_digest", "build_name", "image_tag"]
 
 _DIGITS = 10
+_NAME_DIGITS = 20
+"""Digits of a build's name: nobody can search for a project or a repository that leads to the name of another."""
 _DEFAULT = Build()
 
 
@@ -43,8 +45,8 @@ def image_tag(project: Project, commit: str) -> str:
 def build_name(project: Project, commit: str, image: ImageReference) -> str:
     """Return the name of an image's build, which all environments of the project share."""
     content = f"{project.metadata} {image}"
-    digits = hashlib.sha256(content.encode()).hexdigest()[:8]
-    return f"{bounded(project.name.replace('.', '-'), 30)}-{digits}-{commit[:12]}"
+    digits = hashlib.sha256(content.encode()).hexdigest()[:_NAME_DIGITS]
+    return f"{bounded(project.name.replace('.', '-'), 28)}-{digits}-{commit[:12]}"
 
 
 def _content(build: Build) -> bytes:

@@ -6,9 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from kapsa.adapters.errors import Refused
+from kapsa.environments.build.amounts import build_resources
 from kapsa.environments.build.source import PULL_KEY, PUSH_KEY, credentials_secret, fetch_container
 from kapsa.environments.ports import BuildProgress, BuildRequest
 from kapsa.environments.settings import Settings
@@ -52,11 +51,12 @@ fi
 
 ARGUMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KEPT_SECONDS = 7 * 86_400
+_WAIT_SECONDS = 86_400
+"""Seconds that a build may wait before it gives way: a pod that no node can run would use quota for ever."""
 _PART_OF_REPOSITORY = "git."
 _FAILURES = {
-    "DeadlineExceeded": "the build exceeded its deadline",
-    "BackoffLimitExceeded": "the pods of the build were lost repeatedly",
-    "PodFailurePolicy": "the build ended with an error",
+    "BackoffLimitExceeded": "its pods were lost or exceeded their deadline repeatedly",
+    "PodFailurePolicy": "the build ended with an error, or exceeded its deadline",
 }
 
 
@@ -73,15 +73,15 @@ def build_job(
 
     The containers run one after another: the first fetches the source, the second builds the image into the
     directory `/image`, the third checks that it has no links, and the last pushes `output` from there. A RUN
-    of the Dockerfile executes in the second, which has no credentials to push. A failed build is not retried, since the same commit would fail
-    again. One whose pod was evicted is.
+    of the Dockerfile executes in the second, which has no credentials to push. A failed build is not retried,
+    since the same commit would fail again. One whose pod was evicted is.
 
     Raises `Refused` when a field of the project is not valid.
     """
     build = request.project.spec.build
     assert build is not None
     if build.resources is not None:
-        container["resources"] = msgspec.to_builtins(build.resources, enc_hook=lambda value: value.to_wire())
+        container["resources"] = build_resources(build.resources, settings)
     secret = credentials_secret(request)
     job = {
         "apiVersion": "batch/v1",
@@ -89,7 +89,8 @@ def build_job(
         "metadata": {"name": request.name},
         "spec": {
             "backoffLimit": 3,
-            "activeDeadlineSeconds": int(settings.build_timeout),
+            # A Job that waits for quota or a node has not failed: its deadline is a long one.
+            "activeDeadlineSeconds": int(settings.build_timeout) + _WAIT_SECONDS,
             "ttlSecondsAfterFinished": _KEPT_SECONDS,
             "podFailurePolicy": {
                 "rules": [
@@ -101,6 +102,7 @@ def build_job(
                 "metadata": {"labels": {"app.kubernetes.io/component": "build"}},
                 "spec": {
                     "restartPolicy": "Never",
+                    "activeDeadlineSeconds": int(settings.build_timeout),
                     "automountServiceAccountToken": False,
                     "enableServiceLinks": False,
                     "initContainers": [
@@ -186,6 +188,8 @@ def job_progress(job: Mapping[str, Any]) -> BuildProgress:
     for kind in ("Failed", "FailureTarget"):
         if kind in conditions:
             reason = conditions[kind].get("reason", "")
+            if reason == "DeadlineExceeded":
+                return BuildProgress("expired", "the build waited too long for a pod or a node")
             return BuildProgress(
                 "failed",
                 _FAILURES.get(reason, conditions[kind].get("message") or reason or "the build failed"),

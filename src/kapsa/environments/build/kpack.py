@@ -9,12 +9,11 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from kapsa.adapters.git.address import SAFE_PROTOCOLS, RepositoryAddress, check_commit
 from kapsa.adapters.git.checkout import check_path
 from kapsa.adapters.git.credentials import GitCredentials
 from kapsa.adapters.oci.credentials import docker_config
+from kapsa.environments.build.amounts import build_resources
 from kapsa.environments.names import sanitize
 from kapsa.environments.ports import BuildProgress, BuildRequest
 from kapsa.environments.settings import Settings
@@ -51,7 +50,7 @@ def kpack_objects(request: BuildRequest, settings: Settings) -> list[dict[str, A
         "env": [{"name": name, "value": value} for name, value in sorted(variables.items())]
     }
     if build.resources is not None:
-        build_spec["resources"] = msgspec.to_builtins(build.resources, enc_hook=lambda value: value.to_wire())
+        build_spec["resources"] = build_resources(build.resources, settings)
     image = {
         "apiVersion": "kpack.io/v1alpha2",
         "kind": "Image",

@@ -6,18 +6,19 @@ build. Private addresses, metadata services and the API server are closed to it 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from kapsa.environments.build.amounts import DEFAULT_LIMITS, DEFAULT_REQUESTS, largest
 from kapsa.environments.names import MANAGED_BY, OPERATOR, OWNER_UID
 from kapsa.environments.settings import Settings
 from kapsa.environments.tenancy.network import cluster_dns, internet
+from kapsa.runtime import Quantity
 
 __all__ = ["build_walls"]
 
 _OWNER = "build-namespace"
 """The value of the owner label. It makes the operator watch the objects; no resource owns them."""
-_LIMITS = {"cpu": "2", "memory": "4Gi", "ephemeral-storage": "20Gi"}
-_REQUESTS = {"cpu": "100m", "memory": "256Mi", "ephemeral-storage": "1Gi"}
 
 
 def build_walls(settings: Settings) -> list[dict[str, Any]]:
@@ -46,9 +47,19 @@ def _quota(settings: Settings) -> dict[str, Any]:
 
 def _limits(settings: Settings) -> dict[str, Any]:
     """Return the resources of containers that set none, and the most that one may ask for."""
-    most = {"cpu": settings.build_quota_cpu, "memory": settings.build_quota_memory}
-    container = {"type": "Container", "default": _LIMITS, "defaultRequest": _REQUESTS, "max": most}
+    most = largest(settings)
+    container = {
+        "type": "Container",
+        "default": _within(DEFAULT_LIMITS, most),
+        "defaultRequest": _within(DEFAULT_REQUESTS, most),
+        "max": most,
+    }
     return _object(settings, "v1", "LimitRange", "kapsa-builds", {"limits": [container]})
+
+
+def _within(amounts: Mapping[str, str], most: Mapping[str, str]) -> dict[str, str]:
+    """Return amounts of which none is more than the most."""
+    return {name: min(amount, most.get(name, amount), key=Quantity) for name, amount in amounts.items()}
 
 
 def _network_policies(settings: Settings) -> list[dict[str, Any]]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from kapsa.environments.build.amounts import has_used_its_share
 from kapsa.environments.metrics import EnvironmentMetrics
-from kapsa.environments.names import LABEL_LIMIT, MANAGED_BY, OPERATOR, OWNER, OWNER_UID
+from kapsa.environments.names import LABEL_LIMIT, MANAGED_BY, OPERATOR, OWNER, OWNER_UID, TEAM, label_value
 from kapsa.environments.namespace_objects.children import BUILD_KINDS, JOB, KPACK_IMAGE
 from kapsa.environments.ports import Builds
 from kapsa.environments.resources import Environment
@@ -38,7 +39,7 @@ ENGINE = "catalyst.dev/build-engine"
 """A label of a build's objects: the engine that was chosen when the build started."""
 COMMIT_INDEX = "commit"
 """The index of Environments by their namespace and the commit they have or ask for."""
-_RESULTS = {"succeeded": "succeeded", "running": "cancelled"}
+_RESULTS = {"succeeded": "succeeded", "running": "cancelled", "expired": "cancelled"}
 """The result to count for a deleted build, by its state; a failed one was counted when it failed."""
 
 
@@ -80,12 +81,23 @@ class EnvironmentBuilds:
             **(metadata.get("labels") or {}),
             MANAGED_BY: OPERATOR,
             OWNER_UID: visit.environment.metadata.uid,
+            TEAM: label_value(visit.project.namespace),
             BUILD: build,
             BUILT_COMMIT: _as_label(visit.commit),
             ENGINE: self._builds.engine(visit.project),
         }
         metadata["annotations"] = {**(metadata.get("annotations") or {}), OWNER: str(visit.ctx.key)}
         return {**manifest, "metadata": metadata}
+
+    def is_queued(self, visit: StepRun) -> bool:
+        """Return whether the team has used its share of the quota, so that a further build has to wait."""
+        running: dict[str, list[Manifest]] = {}
+        for kind in (JOB, KPACK_IMAGE):
+            for each in visit.ctx.list(kind, namespace=self._namespace, labels=f"{BUILD},{TEAM}"):
+                if self._builds.progress(each).state == "running":
+                    running.setdefault(each["metadata"]["labels"][TEAM], []).append(each)
+        own = running.pop(label_value(visit.project.namespace), [])
+        return has_used_its_share(visit.settings, own, alone=not running)
 
     async def delete_all(self, environment: Environment, ctx: Context[Environment]) -> None:
         """Delete all builds of the environment: their image exists, or the environment may not have it built."""

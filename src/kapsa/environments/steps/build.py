@@ -12,6 +12,7 @@ import asyncio
 import weakref
 from typing import ClassVar
 
+from kapsa.adapters.errors import Refused
 from kapsa.adapters.oci.credentials import RegistryCredentials
 from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.adapters.oci.registries import DigestCache, RegistryAccess
@@ -22,7 +23,7 @@ from kapsa.environments.build.walls import build_walls
 from kapsa.environments.images.registry_access import access_to, login_to
 from kapsa.environments.images.repository_rules import image_refusal, own_credentials, registry_refusal
 from kapsa.environments.images.retention import remember_image
-from kapsa.environments.names import MANAGED_BY, OPERATOR, OWNER_UID
+from kapsa.environments.names import MANAGED_BY, OPERATOR, OWNER, OWNER_UID
 from kapsa.environments.namespace_objects.builds import EnvironmentBuilds, engine_of
 from kapsa.environments.namespace_objects.children import JOB, KPACK_IMAGE, shown
 from kapsa.environments.ports import BuildProgress, BuildRequest, Builds
@@ -37,6 +38,7 @@ from kapsa.runtime import AlreadyExists, ClientError, Forbidden, Invalid, Unknow
 __all__ = ["BuildStep"]
 
 _LOOK_AGAIN_SECONDS = 60.0
+_QUEUED_SECONDS = 15.0
 
 
 class BuildStep:
@@ -114,6 +116,12 @@ class BuildStep:
         # Two environments may need the same image at the same time; only one starts the build.
         async with self._starting.setdefault(name, asyncio.Lock()):
             running = _find(visit, name)
+            if running is None and self._owned.is_queued(visit):
+                return Waiting(
+                    message="waits for other builds of this team, which use its share of all builds",
+                    reason="BuildQueued",
+                    after=_QUEUED_SECONDS,
+                )
             if running is None:
                 return await self._start(visit, await self._objects(visit, image, name))
         return await self._assess(visit, running, image)
@@ -170,6 +178,13 @@ class BuildStep:
                 reason="ImageNotPushed",
                 after=_LOOK_AGAIN_SECONDS / 4,
             )
+        if progress.state == "expired":
+            await self._owned.delete_all(visit.environment, visit.ctx)
+            return Waiting(
+                message=f"{shown(build)} is started again: {progress.message}",
+                reason="BuildExpired",
+                after=_QUEUED_SECONDS,
+            )
         own = build["metadata"]["labels"].get(OWNER_UID) == visit.environment.metadata.uid
         if own and not _is_reported(visit, "BuildFailed"):
             visit.metrics.builds.labels(engine_of(build), "failed").inc()
@@ -204,11 +219,23 @@ def _not_allowed(visit: StepRun, why: str) -> StepFailure:
 
 
 def _find(visit: StepRun, name: str) -> Manifest | None:
-    """Return the build of this name, from any environment."""
+    """Return the build of this name, from any environment of the project.
+
+    Raises Refused if it is the build of another project, or of none: what it pushes is not this commit's image.
+    """
     for kind in (JOB, KPACK_IMAGE):
         build = visit.ctx.get(kind, name, namespace=visit.settings.build_namespace)
-        if build is not None:
-            return build
+        if build is None:
+            continue
+        owner = (build["metadata"].get("annotations") or {}).get(OWNER, "")
+        if owner.partition("/")[0] != visit.environment.namespace:
+            raise Refused(
+                f"{shown(build)} in namespace {visit.settings.build_namespace} is not a build of this project "
+                f"(its owner is {owner or 'unknown'})",
+                reason="BuildNotOurs",
+                hint="Ask an administrator to delete it",
+            )
+        return build
     return None
 
 
