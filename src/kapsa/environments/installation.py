@@ -16,6 +16,7 @@ from kapsa.environments.names import MANAGED_BY
 from kapsa.environments.operator import make_operator
 from kapsa.environments.resources import KINDS
 from kapsa.environments.settings import PREFIX, Settings
+from kapsa.environments.tenancy.roles import people_roles
 from kapsa.runtime import Grant, custom_resource_definitions, grants, rbac_manifests, to_yaml
 
 __all__ = ["NAME", "chart_files", "crds", "installation"]
@@ -44,6 +45,7 @@ def installation(settings: Settings, *, image: str, replicas: int = 2) -> list[d
         *crds(),
         _namespace(settings),
         *rbac_manifests(rights, name=NAME, namespace=settings.namespace),
+        *people_roles(),
         _deployment(settings, image, replicas),
         *([_disruption_budget(settings)] if replicas > 1 else []),
         *(_service(settings, name, port, target) for name, port, target in _ports(settings)),
@@ -61,6 +63,7 @@ def chart_files() -> dict[str, str]:
     return {
         "crds.yaml": _GENERATED + to_yaml(crds()),
         "rights.yaml": _GENERATED + to_yaml([rights]),
+        "roles.yaml": _GENERATED + to_yaml(people_roles()),
         "settings.txt": "".join(f"{field.name.upper()}\n" for field in msgspec.structs.fields(Settings)),
         "webhooks.yaml": _GENERATED + to_yaml([webhooks]),
     }

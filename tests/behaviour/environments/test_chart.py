@@ -22,6 +22,7 @@ from kapsa.environments.installation import NAME, chart_files, crds, installatio
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.operator import LEASE, make_operator
 from kapsa.environments.settings import Settings
+from kapsa.environments.tenancy.roles import people_roles
 from kapsa.runtime import Client, ClientError, NotFound, grants, missing_rules
 from kapsa.runtime.telemetry.metrics import Metrics
 from kapsa.runtime.webhooks.server import WebhookServer
@@ -103,13 +104,22 @@ async def test_the_chart_grants_what_the_generator_says(tmp_path: Path) -> None:
     objects = await rendered(tmp_path)
     generated = installation(Settings(webhooks_enabled=True), image="kapsa:test")
     for kind in ("ClusterRole", "Role"):
-        mine, theirs = only(objects, kind)["rules"], only(generated, kind)["rules"]
+        mine, theirs = only(objects, kind, NAME)["rules"], only(generated, kind, NAME)["rules"]
         assert sorted(map(in_one_way, mine)) == sorted(map(in_one_way, theirs))
     plain = await rendered(tmp_path, {"webhooks": {"enabled": False}})
     assert (
-        only(plain, "ClusterRole")["rules"]
-        == only(installation(Settings(), image="kapsa:test"), "ClusterRole")["rules"]
+        only(plain, "ClusterRole", NAME)["rules"]
+        == only(installation(Settings(), image="kapsa:test"), "ClusterRole", NAME)["rules"]
     )
+
+
+async def test_the_chart_has_the_roles_for_people(tmp_path: Path) -> None:
+    objects = await rendered(tmp_path)
+    for role in people_roles():
+        mine = only(objects, "ClusterRole", role["metadata"]["name"])
+        assert mine["rules"] == role["rules"]
+        aggregated = {key: value for key, value in role["metadata"]["labels"].items() if "aggregate" in key}
+        assert aggregated.items() <= mine["metadata"]["labels"].items()
 
 
 async def test_with_cert_manager_no_secret_need_be_written(tmp_path: Path) -> None:
@@ -117,7 +127,7 @@ async def test_with_cert_manager_no_secret_need_be_written(tmp_path: Path) -> No
     generated = installation(settings, image="kapsa:test")
     objects = await rendered(tmp_path, EVERYTHING)
     for kind in ("ClusterRole", "Role"):
-        mine, theirs = only(objects, kind)["rules"], only(generated, kind)["rules"]
+        mine, theirs = only(objects, kind, NAME)["rules"], only(generated, kind, NAME)["rules"]
         assert sorted(map(in_one_way, mine)) == sorted(map(in_one_way, theirs))
     secret = only(objects, "Certificate")["spec"]["secretName"]
     volumes = only(objects, "Deployment")["spec"]["template"]["spec"]["volumes"]

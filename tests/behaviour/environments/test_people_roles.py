@@ -1,0 +1,121 @@
+"""The roles for people and programs, as `kubectl auth can-i` shows them on either engine."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from kapsa.devcluster import DevCluster
+from kapsa.environments.installation import crds
+from kapsa.environments.tenancy.roles import people_roles
+from kapsa.runtime import Client, ClientError
+from tests.behaviour.clients.kubectl import Kubectl
+from tests.eventually import eventually
+
+ROLE_BINDING = "rbac.authorization.k8s.io/v1/RoleBinding"
+PROJECTS, ENVIRONMENTS = "projects.catalyst.catalyst.dev", "environments.catalyst.catalyst.dev"
+PREVIEWS = "previewenvironments.devops.orima.com"
+ALL = (PROJECTS, ENVIRONMENTS, PREVIEWS)
+
+
+@pytest_asyncio.fixture
+async def kubectl(cluster: DevCluster, tmp_path: Path) -> AsyncIterator[Kubectl]:
+    """kubectl in a namespace of a cluster with the kinds and the roles."""
+    namespace = f"people-{uuid.uuid4().hex[:8]}"
+    async with Client.connect(kubeconfig=cluster.kubeconfig) as client:
+        for manifest in (*crds(), *people_roles()):
+            await client.apply(manifest, force=True)
+        await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+
+        async def served() -> bool:
+            try:
+                for kind in ("Project", "Environment"):
+                    await client.list(f"catalyst.catalyst.dev/v1alpha1/{kind}", namespace=namespace)
+                await client.list("devops.orima.com/v1/PreviewEnvironment", namespace=namespace)
+            except ClientError:
+                return False
+            return True
+
+        await eventually(served, bool, "the kinds are served", seconds=120)
+        yield Kubectl(cluster, namespace, tmp_path)
+        await client.delete("v1/Namespace", namespace)
+
+
+async def bind(kubectl: Kubectl, role: str, user: str) -> None:
+    await kubectl("create", "rolebinding", f"{role}-{user}", f"--clusterrole={role}", f"--user={user}")
+
+
+async def can(kubectl: Kubectl, user: str, verb: str, resource: str, *more: str) -> bool:
+    code, answer, problem = await kubectl.run("auth", "can-i", verb, resource, "--as", user, *more)
+    assert answer in ("yes\n", "no\n"), problem
+    assert code == (0 if answer == "yes\n" else 1)
+    return answer == "yes\n"
+
+
+async def eventually_can(kubectl: Kubectl, user: str, verb: str, resource: str) -> None:
+    """Wait until the API server has seen the binding, and its controller has aggregated the roles."""
+
+    async def allowed() -> bool:
+        return await can(kubectl, user, verb, resource)
+
+    await eventually(allowed, bool, f"{user} may {verb} {resource}", seconds=120)
+
+
+@pytest.mark.long
+async def test_viewers_editors_and_admins_of_a_namespace_are_those_of_its_projects(kubectl: Kubectl) -> None:
+    for role in ("view", "edit", "admin"):
+        await bind(kubectl, role, role)
+    for resource in ALL:
+        await eventually_can(kubectl, "view", "list", resource)
+        await eventually_can(kubectl, "edit", "patch", resource)
+        await eventually_can(kubectl, "admin", "deletecollection", resource)
+        assert not await can(kubectl, "view", "create", resource)
+        assert not await can(kubectl, "edit", "deletecollection", resource)
+    assert await can(kubectl, "edit", "list", ENVIRONMENTS)
+    for user in ("edit", "admin"):
+        assert not await can(kubectl, user, "patch", ENVIRONMENTS, "--subresource=status")
+    assert not await can(kubectl, "admin", "list", "domainpools.kapsa-project.io", "-A")
+
+
+@pytest.mark.long
+async def test_a_web_application_creates_and_reads_environments_and_nothing_else(kubectl: Kubectl) -> None:
+    await bind(kubectl, "kapsa-web-application", "portal")
+    await eventually_can(kubectl, "portal", "create", ENVIRONMENTS)
+    for verb in ("get", "list", "watch"):
+        assert await can(kubectl, "portal", verb, ENVIRONMENTS)
+    for verb in ("update", "patch", "delete", "deletecollection"):
+        assert not await can(kubectl, "portal", verb, ENVIRONMENTS)
+    for resource in (PROJECTS, PREVIEWS, "secrets", "pods"):
+        assert not await can(kubectl, "portal", "list", resource)
+    assert not await can(kubectl, "portal", "create", PROJECTS)
+    namespace = "kube-system"
+    assert not await can(kubectl, "portal", "create", ENVIRONMENTS, f"--namespace={namespace}")
+
+
+def rules_of(role: str) -> list[dict[str, Any]]:
+    (matching,) = (each for each in people_roles() if each["metadata"]["name"] == role)
+    rules: list[dict[str, Any]] = matching["rules"]
+    return rules
+
+
+def test_no_role_can_write_a_status_or_change_what_the_operator_puts_into_a_namespace() -> None:
+    walls = {"networkpolicies", "resourcequotas", "limitranges", "serviceaccounts", "roles", "rolebindings"}
+    for role in people_roles():
+        for rule in role["rules"]:
+            written = set(rule["verbs"]) - {"get", "list", "watch"}
+            assert "*" not in [*rule["resources"], *rule["verbs"], *rule["apiGroups"]]
+            if written:
+                assert not [each for each in rule["resources"] if each.endswith("/status")]
+                assert not walls & set(rule["resources"])
+
+
+def test_the_roles_for_the_namespace_of_an_environment_read_no_secret_and_create_no_pod() -> None:
+    for role in ("kapsa-pods-view", "kapsa-pods-edit"):
+        for rule in rules_of(role):
+            assert "secrets" not in rule["resources"]
+            assert not ("pods" in rule["resources"] and {"create", "update", "patch"} & set(rule["verbs"]))
