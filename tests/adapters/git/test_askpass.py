@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kapsa.adapters.git._secret_files import SecretFiles
 from kapsa.adapters.git.address import RepositoryAddress
 from kapsa.adapters.git.credentials import GitCredentials
 
@@ -15,11 +16,12 @@ LOGIN = GitCredentials(username="robot", password="it's a $ecret")
 
 def answer(directory: Path, prompt: str, url: str = "https://git.example.com:8443/team/app.git") -> str:
     """Return the output of the script for a prompt of git."""
-    environment = LOGIN.environment(directory, RepositoryAddress.parse(url))
-    assert LOGIN.password not in str(environment)
-    script = Path(environment["GIT_ASKPASS"])
-    assert script.stat().st_mode & 0o777 == 0o700
-    return subprocess.run([script, prompt], capture_output=True, text=True, check=False).stdout
+    with SecretFiles(directory) as files:
+        environment = LOGIN.environment(directory, RepositoryAddress.parse(url), files)
+        assert LOGIN.password not in str(environment)
+        script = Path(environment["GIT_ASKPASS"])
+        assert script.stat().st_mode & 0o777 == 0o700
+        return subprocess.run([script, prompt], capture_output=True, text=True, check=False).stdout
 
 
 def test_the_server_of_the_credentials_gets_them(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from kapsa.adapters.errors import (
     Unreachable,
 )
 from kapsa.adapters.git._failures import failure
+from kapsa.adapters.git._secret_files import SecretFiles
 from kapsa.adapters.git.address import RepositoryAddress
 from kapsa.adapters.git.client import Git, Refs
 from kapsa.adapters.git.credentials import GitCredentials
@@ -56,6 +59,19 @@ async def test_branches_pull_requests_and_the_default_branch_are_listed(
 async def test_a_repository_without_commits_lists_nothing(git: Git, git_server: GitServer) -> None:
     refs = await git.ls_remote(git_server.repository("team/empty").url)
     assert (refs.branches, refs.pull_requests, refs.head) == ({}, {}, "")
+
+
+@pytest.mark.parametrize(
+    "page", ["<html>Log in</html>", "<html>\n<body>Log in\n", ""], ids=["line", "lines", "empty"]
+)
+async def test_a_web_page_is_not_a_repository_without_branches(
+    git: Git, git_server: GitServer, page: str
+) -> None:
+    git_server.page = page
+    with pytest.raises(ExternalNotFound, match="git") as caught:
+        await git.ls_remote(git_server.repository("team/app").url)
+    assert caught.value.reason == "RepositoryNotFound"
+    assert "credentials" in caught.value.hint
 
 
 async def test_references_that_are_not_branches_or_pull_requests_are_skipped(
@@ -281,6 +297,48 @@ async def test_ssh_runs_without_configuration_and_agent_and_with_strict_host_key
     )
     assert "git@git.example.com" in given
     assert "the key" not in "".join(given)
+
+
+def test_a_key_that_ssh_accepts_is_read_from_memory(tmp_path: Path) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "made"], check=True)
+    with SecretFiles(tmp_path) as files:
+        key = files.add("key", (tmp_path / "made").read_text())
+        read = subprocess.run(["ssh-keygen", "-y", "-f", key], capture_output=True, text=True, check=False)
+    assert read.stdout.split()[:2] == (tmp_path / "made.pub").read_text().split()[:2], read.stderr
+    assert not key.exists()
+
+
+_LISTS_FOREVER = """
+import asyncio, sys
+from pathlib import Path
+from kapsa.adapters.git.client import Git
+from kapsa.adapters.git.credentials import GitCredentials
+
+git = Git(protocols=["http"], scratch=Path(sys.argv[1]))
+login = GitCredentials(username="the-user-name", password=sys.stdin.readline().strip())
+asyncio.run(git.ls_remote(sys.argv[2], login))
+"""
+
+
+async def test_a_killed_process_leaves_no_password_on_the_disk(tmp_path: Path, git_server: GitServer) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    git_server.hangs = True
+    url = git_server.repository("team/app").url
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _LISTS_FOREVER, scratch, url, stdin=asyncio.subprocess.PIPE
+    )
+    assert process.stdin is not None
+    process.stdin.write(f"{PASSWORD}\n".encode())
+    try:
+        await git_server.hanging()
+    finally:
+        process.kill()
+        await process.wait()
+    left = [path for path in scratch.rglob("*") if path.is_file()]
+    assert any(path.name == "askpass" for path in left), "the process was killed while git ran"
+    texts = [path.read_text(errors="replace") for path in left]
+    assert not any(PASSWORD in text or "the-user-name" in text for text in texts)
 
 
 async def test_a_guard_keeps_git_from_internal_addresses(

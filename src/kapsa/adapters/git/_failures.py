@@ -20,7 +20,7 @@ from kapsa.adapters.git._host_limits import RATE_LIMITED
 from kapsa.adapters.git.address import RepositoryAddress
 from kapsa.adapters.redaction import printable, redact
 
-__all__ = ["failure", "not_written"]
+__all__ = ["failure", "not_a_repository", "not_written"]
 
 _MESSAGE_LIMIT = 500
 _NOT_WRITTEN = "CacheNotWritable"
@@ -109,6 +109,15 @@ def failure(
         )
         return Unreachable(text, hint=hint)
     return ExternalFailure(text)
+
+
+def not_a_repository(address: RepositoryAddress) -> ExternalError:
+    """Return the error for a server that answers with a web page."""
+    return ExternalNotFound(
+        f"{address.url}: the server answered, but not as a git server does",
+        hint="Check the URL and the credentials: a login page or a proxy may have answered instead",
+        reason="RepositoryNotFound",
+    )
 
 
 def not_written(what: str, error: OSError) -> ExternalError:

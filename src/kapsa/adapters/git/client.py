@@ -1,7 +1,7 @@
 """A git client with a hardened configuration: no hooks, submodules or filters, and limits on everything.
 
 `Git` is the only class that runs git. Addresses and references are checked first (`address`), credentials are
-passed through files that only an askpass script reads (`credentials`), and git's error messages become
+passed through files in memory that only an askpass script reads (`credentials`), and git's error messages become
 `ExternalError`s without secrets.
 """
 
@@ -19,8 +19,9 @@ from urllib.request import getproxies_environment, proxy_bypass
 import msgspec
 
 from kapsa.adapters.errors import ExternalNotFound, Refused, Unreachable
-from kapsa.adapters.git._failures import failure, not_written
+from kapsa.adapters.git._failures import failure, not_a_repository, not_written
 from kapsa.adapters.git._host_limits import HostLimits
+from kapsa.adapters.git._secret_files import SecretFiles
 from kapsa.adapters.git.address import SAFE_PROTOCOLS, RepositoryAddress, check_branch, is_commit
 from kapsa.adapters.git.credentials import GitCredentials
 from kapsa.adapters.http.address_guard import AddressGuard, is_ip
@@ -40,6 +41,9 @@ _LISTING_LIMIT = 64 * _MIB
 _FILE_MARGIN = 16 * _MIB
 _PINS_ADDRESSES = (2, 37)
 """The first version of git that can be given the address of a host name."""
+
+_PACKET = "packet:"
+"""The mark of git's protocol in its trace. A server of plain files, or of web pages, sends no packets."""
 
 _PATTERNS = (
     "HEAD",
@@ -149,8 +153,12 @@ class Git:
         Raises `ExternalError`, which is `retryable` if a later try can succeed.
         """
         address = self.address(url)
-        arguments = ("ls-remote", "--symref", "--quiet", "--end-of-options", address.url, *_PATTERNS)
-        finished = await self._remote(arguments, address, credentials, output_bytes=_LISTING_LIMIT)
+        finished = await self._list(address, credentials)
+        if not finished.output and address.protocol in ("http", "https"):
+            # git takes a web page of one line, such as that of a login, for a repository without branches.
+            finished = await self._list(address, credentials, variables={"GIT_TRACE_PACKET": "1"})
+            if _PACKET not in finished.stderr:
+                raise not_a_repository(address)
         return _parse_refs(finished.output.decode("utf-8", "replace"))
 
     async def fetch(
@@ -209,6 +217,18 @@ class Git:
                 output_file=output_file,
             )
 
+    async def _list(
+        self,
+        address: RepositoryAddress,
+        credentials: GitCredentials | None,
+        *,
+        variables: Mapping[str, str] | None = None,
+    ) -> FinishedProcess:
+        arguments = ("ls-remote", "--symref", "--quiet", "--end-of-options", address.url, *_PATTERNS)
+        return await self._remote(
+            arguments, address, credentials, output_bytes=_LISTING_LIMIT, variables=variables
+        )
+
     async def _remote(
         self,
         arguments: Sequence[str],
@@ -218,13 +238,14 @@ class Git:
         repository: Path | None = None,
         output_bytes: int = _MIB,
         measure: Callable[[], int] | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> FinishedProcess:
         async with self._host_limits.request(address.host, credentials):
             configuration = await self._pinned(address)
-            with self._private_directory() as home:
-                environment = self._environment(home, repository, network=True)
+            with self._private_directory() as home, SecretFiles(home) as files:
+                environment = self._environment(home, repository, network=True) | dict(variables or {})
                 if credentials is not None:
-                    environment |= credentials.environment(home, address)
+                    environment |= credentials.environment(home, address, files)
                 finished = await run_program(
                     await self._command(arguments, configuration),
                     environment=environment,

@@ -1,4 +1,4 @@
-"""Credentials for a git server: read from a Secret, and passed to git through private files."""
+"""Credentials for a git server: read from a Secret, and passed to git through files in memory."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from kapsa.adapters.errors import AuthFailed
+from kapsa.adapters.git._secret_files import SecretFiles, write_private
 from kapsa.adapters.git.address import RepositoryAddress
 from kapsa.adapters.secret_data import decoded_secret
 
@@ -62,41 +63,36 @@ class GitCredentials(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return "GitCredentials(...)"  # the values must not appear in logs
 
-    def environment(self, directory: Path, address: RepositoryAddress) -> dict[str, str]:
-        """Write the credentials into a private directory. Return the variables that point git to them."""
+    def environment(self, directory: Path, address: RepositoryAddress, files: SecretFiles) -> dict[str, str]:
+        """Return the variables that point git to the credentials. Scripts without secrets go to the directory,
+        the secrets to `files`."""
         if address.protocol == "ssh":
-            return self._for_ssh(directory)
+            return self._for_ssh(directory, files)
         environment = {}
         if self.authority:
-            _write(directory / "authority.pem", self.authority)
+            write_private(directory / "authority.pem", self.authority)
             environment["GIT_SSL_CAINFO"] = str(directory / "authority.pem")
         if self.password:
-            _write(directory / "username", self.username)
-            _write(directory / "password", self.password)
-            _write(directory / "askpass", _askpass(directory, address), mode=0o700)
+            # Some servers take the token as the user name.
+            name, password = files.add("username", self.username), files.add("password", self.password)
+            write_private(directory / "askpass", _askpass(name, password, address), mode=0o700)
             environment["GIT_ASKPASS"] = str(directory / "askpass")
         return environment
 
-    def _for_ssh(self, directory: Path) -> dict[str, str]:
+    def _for_ssh(self, directory: Path, files: SecretFiles) -> dict[str, str]:
         if not self.ssh_key:
             raise AuthFailed("an ssh repository needs a private key", hint=_BAD_SECRET)
-        _write(directory / "key", self.ssh_key)
-        _write(directory / "known_hosts", f"{self.known_hosts.rstrip()}\n")
-        _write(directory / "ssh", _ssh(directory), mode=0o700)
+        write_private(directory / "known_hosts", f"{self.known_hosts.rstrip()}\n")
+        key = files.add("key", self.ssh_key)
+        write_private(directory / "ssh", _ssh(directory, key), mode=0o700)
         return {"GIT_SSH": str(directory / "ssh"), "GIT_SSH_VARIANT": "ssh"}
 
 
-def _write(path: Path, content: str, *, mode: int = 0o600) -> None:
-    path.touch(mode=mode)
-    path.chmod(mode)
-    path.write_text(content)
-
-
-def _askpass(directory: Path, address: RepositoryAddress) -> str:
+def _askpass(name_file: Path, password_file: Path, address: RepositoryAddress) -> str:
     """Return a script that prints user name and password for this server, and fails for any other."""
     host = f"[{address.host}]" if ":" in address.host else address.host
     origin = f"{host}:{address.port}" if address.port else host
-    name, password = (shlex.quote(str(directory / part)) for part in ("username", "password"))
+    name, password = (shlex.quote(str(file)) for file in (name_file, password_file))
     server = shlex.quote(f"{address.protocol}://{origin}'")
     with_user = shlex.quote(f"@{origin}'")
     return (
@@ -109,13 +105,13 @@ def _askpass(directory: Path, address: RepositoryAddress) -> str:
     )
 
 
-def _ssh(directory: Path) -> str:
+def _ssh(directory: Path, key: Path) -> str:
     options = {
         "BatchMode": "yes",
         "StrictHostKeyChecking": "yes",
         "UserKnownHostsFile": str(directory / "known_hosts"),
         "GlobalKnownHostsFile": "/dev/null",
-        "IdentityFile": str(directory / "key"),
+        "IdentityFile": str(key),
         "IdentitiesOnly": "yes",
         "IdentityAgent": "none",
         "PermitLocalCommand": "no",

@@ -195,6 +195,8 @@ class GitServer:
         """Statuses of the next responses, in order."""
         self.redirect_to: str = ""
         """The URL that all requests are redirected to, if set."""
+        self.page: str | None = None
+        """A web page to answer all requests with, as a login or a proxy does."""
         self.hangs = False
         """True if requests are accepted and never answered."""
         self.requests: list[ReceivedRequest] = []
@@ -218,7 +220,7 @@ class GitServer:
 
     async def hanging(self) -> None:
         """Wait until a client waits for a response that never comes."""
-        assert await asyncio.to_thread(self._hanging.wait, 20)
+        assert await asyncio.to_thread(self._hanging.wait, 120)
 
     @property
     def url(self) -> str:
@@ -266,6 +268,8 @@ class GitServer:
             return web.Response(status=self.failures.pop(0), text="failed on purpose")
         if self.login is not None and request.headers.get("Authorization") != _basic(*self.login):
             return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="git"'})
+        if self.page is not None:
+            return web.Response(text=self.page, content_type="text/html")
         if self.hangs:
             self._hanging.set()
             await asyncio.sleep(3600)
