@@ -30,6 +30,12 @@ async def test_git_connects_to_internal_addresses_only_if_that_is_allowed(
     assert (await free.git.ls_remote(git_repository.url)).branches
 
 
+def test_the_key_of_the_webhooks_is_kept_in_the_operators_namespace() -> None:
+    webhooks = make_operator(Settings(namespace="platform", webhooks_enabled=True)).webhooks
+    assert webhooks is not None
+    assert webhooks.namespace == "platform"
+
+
 async def test_checkouts_are_removed_when_the_operator_ends(
     sandbox: Sandbox, git_repository: GitRepository, tmp_path: Path
 ) -> None:

@@ -33,7 +33,7 @@ kapsa-operator-webhooks-certificate
 {{/* Settings by their variable: those set by other values, then those in operator.settings. */}}
 {{- define "kapsa.variables" -}}
 {{- $known := splitList "\n" (trim (.Files.Get "files/settings.txt")) -}}
-{{- $taken := list "NAMESPACE" "LOG_LEVEL" "LOG_FORMAT" "METRICS_PORT" "METRICS_ENABLED" "CACHE_DIRECTORY" "WEBHOOKS_ENABLED" "WEBHOOK_PORT" "WEBHOOK_SERVICE" "WEBHOOK_CERT_DIRECTORY" "GIT_WEBHOOK_PORT" "GIT_WEBHOOK_SECRET" -}}
+{{- $taken := list "NAMESPACE" "LOG_LEVEL" "LOG_FORMAT" "METRICS_PORT" "METRICS_ENABLED" "CACHE_DIRECTORY" "WEBHOOKS_ENABLED" "WEBHOOK_PORT" "WEBHOOK_SERVICE" "WEBHOOK_URL" "WEBHOOK_CERT_DIRECTORY" "GIT_WEBHOOK_PORT" "GIT_WEBHOOK_SECRET" -}}
 {{- range $name, $value := .Values.operator.settings -}}
 {{- if not (has $name $known) -}}
 {{- fail (printf "operator.settings.%s is not a setting of the operator; the settings are %s" $name (join ", " $known)) -}}
@@ -49,6 +49,9 @@ KAPSA_METRICS_ENABLED: {{ .Values.metrics.enabled }}
 KAPSA_WEBHOOKS_ENABLED: {{ .Values.webhooks.enabled }}
 {{- if .Values.webhooks.enabled }}
 KAPSA_WEBHOOK_PORT: {{ .Values.webhooks.port }}
+{{- with .Values.webhooks.url }}
+KAPSA_WEBHOOK_URL: {{ . }}
+{{- end }}
 {{- if eq .Values.webhooks.certificates "cert-manager" }}
 KAPSA_WEBHOOK_CERT_DIRECTORY: /etc/kapsa/webhooks
 {{- end }}

@@ -171,6 +171,7 @@ def _webhooks(settings: Settings) -> Webhooks | None:
         *validators(settings),
         service="" if settings.webhook_url else settings.webhook_service,
         url=settings.webhook_url,
+        namespace=settings.namespace,
         host=_HOST,
         port=settings.webhook_port,
         cert_dir=settings.webhook_cert_directory,

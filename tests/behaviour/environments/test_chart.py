@@ -134,6 +134,19 @@ async def test_with_cert_manager_no_secret_need_be_written(tmp_path: Path) -> No
     assert {"name": "webhooks-certificate", "secret": {"secretName": secret}} in volumes
 
 
+async def test_webhooks_at_a_url_are_called_there(tmp_path: Path) -> None:
+    values = {"webhooks": {"url": "https://hooks.example.com:8443/kapsa/", "certificates": "cert-manager"}}
+    objects = await rendered(tmp_path, values)
+    settings = Settings.from_environment(variables(objects))
+    assert settings.webhook_url == "https://hooks.example.com:8443/kapsa/"
+    for webhook in only(objects, "ValidatingWebhookConfiguration")["webhooks"]:
+        assert list(webhook["clientConfig"]) == ["url"]
+        assert webhook["clientConfig"]["url"].startswith("https://hooks.example.com:8443/kapsa/validate")
+    assert only(objects, "Certificate")["spec"]["dnsNames"] == ["hooks.example.com"]
+    values["webhooks"]["url"] = "https://10.1.2.3:8443"
+    assert only(await rendered(tmp_path, values), "Certificate")["spec"]["ipAddresses"] == ["10.1.2.3"]
+
+
 async def test_the_image_is_what_the_chart_runs(tmp_path: Path) -> None:
     dockerfile = (ROOT / "Dockerfile").read_text()
     pod = only(await rendered(tmp_path), "Deployment")["spec"]["template"]["spec"]
@@ -185,6 +198,8 @@ async def test_values_become_settings_that_the_operator_takes(tmp_path: Path) ->
             "operator.settings.PREVIEWDOMAIN is not a setting of the operator",
         ),
         ("operator.settings.LOG_LEVEL=DEBUG", "is set by other values of this chart"),
+        ("operator.settings.WEBHOOK_URL=https://a.b", "is set by other values of this chart"),
+        ("webhooks.url=http://a.b", "does not match pattern"),
         ("operator.replica=3", "additional properties 'replica' not allowed"),
         ("operator.logging.level=loud", "value must be one of"),
         ("gitWebhooks.enabled=true", "/gitWebhooks/secretName"),

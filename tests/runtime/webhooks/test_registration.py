@@ -6,9 +6,18 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import structlog
 
 from kapsa.devcluster import DevCluster
-from kapsa.runtime import Client, ConfigError, NotFound, Webhooks, custom_resource_definition
+from kapsa.runtime import (
+    Client,
+    ConfigError,
+    NotFound,
+    Operator,
+    Webhooks,
+    custom_resource_definition,
+    grants,
+)
 from kapsa.runtime.testing import InProcessTransport
 from kapsa.runtime.webhooks.certificates import make_authority
 from kapsa.runtime.webhooks.server import WebhookServer
@@ -83,6 +92,39 @@ async def test_a_registration_of_another_manager_only_gets_the_ca_bundle() -> No
         await run.client.apply({**chart, "metadata": {"name": "shop"}}, field_manager="chart")  # no conflict
         made = (await run.client.get(VALIDATING, "shop"))["webhooks"][0]
         assert (made["clientConfig"]["caBundle"], made["timeoutSeconds"]) == (bundle, 8)
+
+
+async def test_a_registration_of_another_manager_that_calls_another_address_is_reported_once() -> None:
+    async with running(webhooks(AppValidator())) as run:
+        live = await run.client.get(VALIDATING, "shop")
+        live["webhooks"][0]["clientConfig"] = {"url": "https://elsewhere.example/hook"}
+        chart = {key: live[key] for key in ("apiVersion", "kind", "webhooks")}
+        await run.client.delete(VALIDATING, "shop")
+        await run.client.apply({**chart, "metadata": {"name": "shop"}}, field_manager="helm")
+        with structlog.testing.capture_logs() as logs:
+            await run.server.keep()
+            await run.server.keep()
+        (line,) = [each for each in logs if each["log_level"] == "error"]
+        assert "belongs to helm and has another address" in line["event"]
+        assert line["called"] == "https://elsewhere.example/hook"
+        assert line["served"].endswith(VALIDATE)
+
+
+async def test_service_and_certificates_are_in_the_namespace_that_is_declared() -> None:
+    async with DevCluster(http=False, controllers=False) as cluster:
+        client = Client(InProcessTransport(cluster), field_manager="shop")  # with the namespace default
+        await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "operators"}})
+        declared = Webhooks(AppValidator(), service="hooks", namespace="operators")
+        await WebhookServer(declared, client, operator="shop", route=ignore).keep()
+        config = (await client.get(VALIDATING, "shop"))["webhooks"][0]["clientConfig"]
+        assert config["service"]["namespace"] == "operators"
+        secrets = [each["metadata"]["namespace"] for each in (await client.list("v1/Secret")).items]
+        assert secrets == ["operators"]
+        operator = Operator(name="shop", controllers=[], webhooks=declared)
+        home = [
+            each for each in grants(operator.rights(), namespace="default") if each.namespace == "operators"
+        ]
+        assert [rule.names for each in home for rule in each.rules] == [(), ("shop-webhook-certificates",)]
 
 
 def test_a_service_is_registered_with_its_namespace_and_the_certificate_has_its_names() -> None:

@@ -168,6 +168,8 @@ class WebhookRights(msgspec.Struct, frozen=True, kw_only=True):
     """The CRDs whose conversion the operator serves."""
     secret: str = ""
     """The Secret for the certificates; empty if they are mounted."""
+    secret_namespace: str = ""
+    """The namespace of the Secret; that of the operator by default."""
 
 
 class OperatorRights(msgspec.Struct, frozen=True, kw_only=True):
@@ -277,7 +279,8 @@ def _rules_in_fixed_namespaces(rights: OperatorRights, home: str) -> list[tuple[
         rules = _kept_object("coordination.k8s.io", "leases", rights.lease, ("get", "update"))
         kept.append((rights.lease_namespace or home, rules))
     if rights.webhooks.secret:
-        kept.append((home, _kept_object("", "secrets", rights.webhooks.secret, ("get", "update"))))
+        rules = _kept_object("", "secrets", rights.webhooks.secret, ("get", "update"))
+        kept.append((rights.webhooks.secret_namespace or home, rules))
     return kept
 
 

@@ -49,8 +49,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 class Registrar:
     """Keeps the webhook configurations and the conversion of the CRDs up to date, writing only what differs.
 
-    A configuration that another manager created, such as a Helm chart, only gets the CA bundle. One of ours of a
-    `former` form is deleted. With `temporary`, the registrations last as long as the process: they
+    A configuration that another manager created, such as a Helm chart, only gets the CA bundle, and one that calls
+    another address than ours is reported. One of ours of a `former` form is deleted. With `temporary`, the registrations last as long as the process: they
     carry what they replaced in an annotation, and `withdraw` puts it back.
     """
 
@@ -74,6 +74,8 @@ class Registrar:
         self._conversion_path = conversion_path
         self._former = [kind for kind in _CONFIGURATIONS if kind.lower().startswith(tuple(former))]
         self._temporary = temporary
+        self._reported: set[str] = set()
+        """The addresses of another manager's configurations that were reported."""
 
     async def register(self, bundle: bytes) -> None:
         """Update the registrations in the cluster, with this CA bundle.
@@ -138,10 +140,27 @@ class Registrar:
                 )
             manifest["metadata"] = {"name": self._name, "annotations": _note(live, live.get("webhooks"))}
         elif owner:
+            self._report_other_address(manifest, live, owner)
             manifest = _bundles_only(manifest, live)
         if not _contains(live, manifest):
             await self._client.apply(manifest, force=True)
             _log.info("webhooks registered", configuration=manifest["kind"], name=self._name)
+
+    def _report_other_address(self, manifest: Manifest, live: Manifest, owner: str) -> None:
+        """Log, once, that another manager's configuration makes the API server call another address."""
+        served = {webhook["name"]: _address(webhook) for webhook in manifest["webhooks"]}
+        for webhook in live.get("webhooks") or ():
+            address, expected = _address(webhook), served.get(webhook["name"])
+            if expected is None or address == expected or address in self._reported:
+                continue
+            self._reported.add(address)
+            _log.error(
+                f"the API server does not call these webhooks: {manifest['kind']} {self._name} belongs to {owner} and "
+                "has another address. Change it there, or remove it so that this operator registers its own",
+                webhook=webhook["name"],
+                called=address,
+                served=expected,
+            )
 
     async def _remove(self, kind: str) -> None:
         """Delete a configuration that has no webhooks any more, if this operator applied it and nobody else."""
@@ -223,6 +242,16 @@ def _rule_owners(live: Manifest) -> list[Manifest]:
             for webhook in ((entry.get("fieldsV1") or {}).get("f:webhooks") or {}).values()
         )
     ]
+
+
+def _address(webhook: Manifest) -> str:
+    """Return the URL of a webhook, or that of its Service."""
+    config = webhook.get("clientConfig") or {}
+    service = config.get("service")
+    if not service:
+        return str(config.get("url", ""))
+    origin = f"{service.get('name')}.{service.get('namespace')}.svc:{service.get('port', 443)}"
+    return f"https://{origin}{service.get('path', '')}"
 
 
 def _replaced(live: Manifest) -> str | None:

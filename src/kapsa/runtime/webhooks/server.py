@@ -54,6 +54,7 @@ class WebhookServer:
         """
         self._webhooks = webhooks
         self._client = client
+        self._namespace = webhooks.namespace or client.namespace
         self._route = route
         self._handler = ReviewHandler(
             webhooks.webhooks,
@@ -62,13 +63,13 @@ class WebhookServer:
             max_body_bytes=webhooks.max_body_bytes,
             observe=observe,
         )
-        self._certificates = _certificate_source(webhooks, client, operator)
+        self._certificates = _certificate_source(webhooks, client, operator, self._namespace)
         self._registrar = Registrar(
             client,
             name=operator,
             endpoint=Endpoint(
                 service=webhooks.service,
-                namespace=client.namespace,
+                namespace=self._namespace,
                 port=webhooks.service_port,
                 url=webhooks.url,
             ),
@@ -130,7 +131,7 @@ class WebhookServer:
             present(self._tls, pair.certificate, pair.key)  # new handshakes use it at once
             self._serving = pair
         if self._route is not None:
-            self._route(self._webhooks.address(self._client.namespace), self._serve_in_process)
+            self._route(self._webhooks.address(self._namespace), self._serve_in_process)
         elif self._runner is None:
             await self._listen()
         await self._registrar.register(
@@ -229,15 +230,17 @@ class WebhookServer:
         return web.Response(status=code, body=reply, content_type=kind)
 
 
-def _certificate_source(webhooks: Webhooks, client: Client, operator: str) -> CertificateSource:
+def _certificate_source(
+    webhooks: Webhooks, client: Client, operator: str, namespace: str
+) -> CertificateSource:
     if webhooks.cert_dir is not None:
         return DirectoryCertificates(webhooks.cert_dir)
-    hosts = webhooks.hosts(client.namespace)
+    hosts = webhooks.hosts(namespace)
     if webhooks.temporary:
         return ProcessCertificates(client.clock, hosts=hosts, lifetimes=webhooks.lifetimes)
     return SecretCertificates(
         client,
-        namespace=client.namespace,
+        namespace=namespace,
         name=secret_name(operator),
         hosts=hosts,
         lifetimes=webhooks.lifetimes,

@@ -36,6 +36,7 @@ class Webhooks:
         former: Sequence[Literal["validating", "mutating"]] = (),
         service: str = "",
         url: str = "",
+        namespace: str = "",
         host: str = "0.0.0.0",  # noqa: S104 - the API server comes from outside the pod
         port: int = 9443,
         service_port: int = 443,
@@ -56,9 +57,12 @@ class Webhooks:
         self.former = tuple(former) if self.served else ("validating", "mutating")
         """The forms of which the last webhook was dropped: their registration is deleted. Both, if none is left."""
         self.service = service
-        """The Service in front of the operator's pods, in the operator's namespace."""
+        """The Service in front of the operator's pods."""
         self.url = url
         """The address of an operator outside the cluster, instead of a Service: `https://host:port`."""
+        self.namespace = namespace
+        """The namespace of the Service and of the Secret with the certificates; that of the operator's pod, or of
+        its kubeconfig, by default."""
         self.host = host
         """The address to listen on."""
         self.port = port
@@ -133,6 +137,7 @@ class Webhooks:
             former_mutating=operator if "mutating" in self.former else "",
             conversion=self.conversions.crds,
             secret=secret_name(operator) if self.served and self.cert_dir is None else "",
+            secret_namespace=self.namespace,
         )
 
     def conversion_webhook(self, namespace: str) -> ConversionWebhook | None:
