@@ -80,6 +80,8 @@ def api_server(files: Files, port: int) -> list[str]:
     return [
         f"--etcd-servers={files.etcd_address}",
         f"--bind-address={LOCALHOST}",
+        # Otherwise it looks for the address of the default route, and does not start on a machine without one.
+        f"--advertise-address={LOCALHOST}",
         f"--secure-port={port}",
         f"--tls-cert-file={files / 'server.crt'}",
         f"--tls-private-key-file={files / 'server.key'}",
