@@ -22,7 +22,7 @@ from kapsa.runtime.errors import ClientError, ConfigError
 from kapsa.runtime.operator.operator import Operator
 from kapsa.runtime.telemetry import tracing
 from kapsa.runtime.telemetry.health import PortTakenError
-from kapsa.runtime.telemetry.logs import configure
+from kapsa.runtime.telemetry.logs import adopt_standard_logging, configure
 
 __all__ = ["OperatorNotFoundError", "load_operator", "main"]
 
@@ -115,6 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         configure(level=options.log_level, format=options.log_format)
+        adopt_standard_logging()
         operator = load_operator(options.target)
         gc.enable()
         gc.freeze()  # loaded modules stay for good, so no collection need visit them

@@ -16,13 +16,16 @@ if "structlog" not in sys.modules and "rich" not in sys.modules:
 else:
     import structlog
 
-__all__ = ["configure"]
+__all__ = ["adopt_standard_logging", "configure"]
+
+_MALFORMED_REQUESTS = "aiohttp.http_exceptions"  # by name: most operators need no web framework
+_ERROR_LIMIT = 1000
 
 LogFormat = Literal["json", "text"]
 
 
 def configure(*, level: str = "info", format: LogFormat = "json") -> None:  # noqa: A002 - the seed's own word
-    """Configure structlog for the whole process. The standard logging of other libraries is left alone."""
+    """Configure structlog for the whole process. See `adopt_standard_logging` for other libraries."""
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
         raise ValueError(f"invalid log level {level!r}: use debug, info, warning or error")
@@ -48,3 +51,28 @@ def configure(*, level: str = "info", format: LogFormat = "json") -> None:  # no
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+def adopt_standard_logging() -> None:
+    """Write what other libraries log from warnings up in the same format: no bare traceback among lines of JSON.
+
+    A process that has configured the standard logging itself is left alone.
+    """
+    root = logging.getLogger()
+    if not root.handlers:
+        root.addHandler(_StandardLogs(logging.WARNING))
+
+
+class _StandardLogs(logging.Handler):
+    """A handler of the standard logging that passes records on to structlog."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        details: dict[str, Any] = {"logger": record.name}
+        level = record.levelno
+        if error is not None and type(error).__module__ == _MALFORMED_REQUESTS:
+            # Any client can send one: a line is enough, and nobody need be paged.
+            level, details["error"] = logging.WARNING, repr(error)[:_ERROR_LIMIT]
+        elif error is not None:
+            details["exc_info"] = record.exc_info
+        structlog.get_logger(record.name).log(level, record.getMessage()[:_ERROR_LIMIT], **details)

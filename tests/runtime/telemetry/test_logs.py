@@ -1,0 +1,73 @@
+"""Logs: one line per event in one format, whichever library writes it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+from aiohttp import web
+
+from kapsa.runtime.telemetry.logs import adopt_standard_logging, configure
+
+
+@pytest.fixture
+def json_logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The logging of an operator. The test runner's own handlers are put back."""
+    before = structlog.get_config()
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    configure(format="json")
+    adopt_standard_logging()
+    yield
+    structlog.configure(**before)
+
+
+def lines(capture: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+    return [json.loads(line) for line in capture.readouterr().err.splitlines()]
+
+
+@pytest.mark.usefixtures("json_logs")
+def test_an_exception_that_a_library_logs_is_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+    logging.getLogger("library").error("it failed for %s", "web", exc_info=RuntimeError("out of\nluck"))
+    logging.getLogger("library").info("nobody needs this")
+    (line,) = lines(capsys)
+    assert (line["level"], line["event"], line["logger"]) == ("error", "it failed for web", "library")
+    assert "RuntimeError: out of\nluck" in str(line["exception"])
+
+
+def test_a_process_with_a_logging_configuration_of_its_own_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = logging.NullHandler()
+    monkeypatch.setattr(logging.getLogger(), "handlers", [own])
+    adopt_standard_logging()
+    assert logging.getLogger().handlers == [own]
+
+
+MALFORMED = (
+    b"POST /hooks HTTP/1.1\r\nHost: x\r\nContent-Length: many\r\n\r\n",
+    b"POST /hooks HTTP/1.1\r\nHost: x\r\nbroken header\r\n\r\n",
+    b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\n\r\n",
+)
+
+
+@pytest.mark.usefixtures("json_logs")
+@pytest.mark.parametrize("request_bytes", MALFORMED, ids=["length", "header", "line"])
+async def test_a_malformed_request_to_a_webhook_is_one_warning_without_a_traceback(
+    request_bytes: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runner = web.AppRunner(web.Application(), access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", runner.addresses[0][1])
+        writer.write(request_bytes)
+        assert b" 400 " in await reader.readline()
+        writer.close()
+    finally:
+        await runner.cleanup()
+    (line,) = lines(capsys)
+    assert line["level"] == "warning"
+    assert "exception" not in line
+    assert len(json.dumps(line)) < 3000
