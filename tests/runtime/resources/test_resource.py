@@ -159,6 +159,13 @@ def test_a_status_patch_contains_only_changes() -> None:
     assert shop.status_patch(draft) == {"readyReplicas": 2, "phase": None, "seen": {"a": None, "b": 1}}
 
 
+def test_the_first_write_of_a_status_includes_the_defaults_of_the_model() -> None:
+    new = Shop.from_dict({"metadata": {"name": "n"}, "spec": {"image": "i"}})
+    draft = new.draft_status()
+    draft.phase = "Up"
+    assert new.status_patch(draft) == {"readyReplicas": 0, "phase": "Up"}
+
+
 def test_a_merge_patch_distinguishes_false_from_zero() -> None:
     assert merge_patch({"a": 0}, {"a": False}) == {"a": False}
     assert merge_patch({"a": {"b": 1}}, {"a": {"b": 1}}) == {}

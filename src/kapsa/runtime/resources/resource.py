@@ -52,6 +52,7 @@ class _Envelope(msgspec.Struct, frozen=True, rename="camel"):
     status: msgspec.Raw = msgspec.Raw(b"{}")
 
 
+_EMPTY: tuple[Any, ...] = ("", [], {})
 _envelopes = msgspec.json.Decoder(_Envelope)
 Content = bytes | msgspec.Raw | Mapping[str, Any]
 """A spec or status that is not decoded yet: JSON, or plain JSON types."""
@@ -195,9 +196,17 @@ class CustomResource(Generic[SpecT, StatusT]):
     def status_patch(self, draft: StatusT) -> dict[str, Any] | None:
         """Return the JSON merge patch from the status that was read to `draft`; None if they are equal.
 
-        Fields that this model does not have are in neither, so a patch never changes them.
+        Fields that this model does not have are in neither, so a patch never changes them. Defaults of the model
+        alone are not worth a write; with another change they are written too, for clients that read the status
+        without the model.
         """
-        return merge_patch(to_wire(self.status), to_wire(draft)) or None
+        before, after = to_wire(self.status), to_wire(draft)
+        patch = merge_patch(before, after)
+        if not patch:
+            return None
+        stored = before if self._raw_status is None else _plain(self._raw_status)
+        unwritten = {name for name, value in after.items() if name not in stored and value not in _EMPTY}
+        return merge_patch({name: before[name] for name in before.keys() - unwritten}, after)
 
     def owner_reference(self, *, controller: bool = True) -> OwnerReference:
         """Return the owner reference for an object that this resource owns."""
