@@ -10,7 +10,7 @@ import msgspec
 
 from kapsa.adapters.http.client import HttpResponse
 from kapsa.environments.build.engines import BuildEngines
-from kapsa.environments.hosts.routes import CERTIFICATE, HTTP_ROUTE
+from kapsa.environments.hosts.routes import CERTIFICATE, GATEWAY, HTTP_ROUTE
 from kapsa.environments.namespace_objects.children import KPACK_IMAGE
 from kapsa.environments.operator import ExternalSystems, make_operator
 from kapsa.environments.render.filter import ALLOWED_KINDS
@@ -118,8 +118,12 @@ class FullScenario:
     # -- parts of the scenario ---------------------------------------------------------------------------------
 
     async def _prepare(self) -> None:
-        for kind in (KPACK_IMAGE, HTTP_ROUTE, CERTIFICATE):
+        for kind in (KPACK_IMAGE, GATEWAY, HTTP_ROUTE, CERTIFICATE):
             await self.client.create(open_kind(kind))
+        await self.sandbox.make_namespace("ingress")
+        api_version, _, kind = GATEWAY.rpartition("/")
+        metadata = {"name": "public", "namespace": "ingress"}
+        await self.client.create({"apiVersion": api_version, "kind": kind, "metadata": metadata})
         await self._secret("login", self.settings.namespace, username="a", password="b")
         await self._secret("git", self.tenant.name, username="a", password="b")
         await self._secret("shared", self.tenant.name, key="value")
@@ -223,9 +227,21 @@ class FullScenario:
                 commit="four", config={"envVars": [{"name": "A", "value": settings.gateway}]}
             )
             await self.tenant.environment("two", commit="four")
+            if settings.route_kind == "HTTPRoute":
+                await self._accept_routes("one", "two")
             await self.tenant.ready("two")
             await self.sandbox.at_rest()
             await self.tenant.ready()
+
+    async def _accept_routes(self, *environments: str) -> None:
+        """Write the status of routes, as the controller of their Gateway does."""
+        reference = {"name": "public", "namespace": "ingress"}
+        parent = {"parentRef": reference, "conditions": [{"type": "Accepted", "status": "True"}]}
+        for name in environments:
+            namespace = self.tenant.namespace_of(name)
+            await self.sandbox.exists(HTTP_ROUTE, "kapsa", namespace=namespace)
+            status = {"status": {"parents": [parent]}}
+            await self.client.patch(HTTP_ROUTE, "kapsa", status, namespace=namespace, subresource="status")
 
     async def _expire_a_preview(self) -> None:
         spec = {"pr_number": 7, "branch_name": "x", "image": "a", "image_tag": "b", "ttl_seconds": 60}

@@ -13,6 +13,7 @@ from tests.environments.tenant import Tenant, secret
 
 pytestmark = pytest.mark.virtual_time  # kinds of others are installed, which would stay on a shared cluster
 
+GATEWAY_KIND = "gateway.networking.k8s.io/v1/Gateway"
 INGRESS, HTTP_ROUTE = "networking.k8s.io/v1/Ingress", "gateway.networking.k8s.io/v1/HTTPRoute"
 CERTIFICATE = "cert-manager.io/v1/Certificate"
 SECRET = "v1/Secret"
@@ -65,6 +66,31 @@ async def say(tenant: Tenant, kind: str, name: str, status: dict[str, Any]) -> N
     await tenant.client.patch(kind, name, {"status": status}, namespace=namespace, subresource="status")
 
 
+async def install_gateway(tenant: Tenant) -> None:
+    """Install the Gateway API, with the Gateway of the settings."""
+    await install(tenant, HTTP_ROUTE)
+    await install(tenant, GATEWAY_KIND)
+    await make_gateway(tenant)
+
+
+async def make_gateway(tenant: Tenant) -> None:
+    namespace, _, name = GATEWAY.gateway.partition("/")
+    await tenant.sandbox.make_namespace(namespace)
+    version, _, kind = GATEWAY_KIND.rpartition("/")
+    await tenant.client.create(
+        {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": namespace}}
+    )
+
+
+async def judge_route(tenant: Tenant, accepted: str, message: str = "") -> None:
+    """Write the verdict of the Gateway's controller on the route."""
+    await tenant.sandbox.exists(HTTP_ROUTE, "kapsa", namespace=tenant.namespace_of("one"))
+    conditions = [{"type": "Accepted", "status": accepted, "message": message}]
+    parent = {"parentRef": {"name": "public", "namespace": "ingress"}, "conditions": conditions}
+    elsewhere = {"parentRef": {"name": "other"}, "conditions": [{"type": "Accepted", "status": "True"}]}
+    await say(tenant, HTTP_ROUTE, "kapsa", {"parents": [elsewhere, parent]})
+
+
 async def make_certificate(tenant: Tenant, name: str, ready: str) -> None:
     version, _, kind = CERTIFICATE.rpartition("/")
     metadata = {"name": name, "namespace": tenant.namespace_of("one")}
@@ -106,10 +132,11 @@ async def test_an_ingress_leads_from_the_host_to_the_service(tenant: Tenant) -> 
 
 
 async def test_an_http_route_leads_to_the_service_where_there_is_a_gateway(tenant: Tenant) -> None:
-    await install(tenant, HTTP_ROUTE)
+    await install_gateway(tenant)
     await tenant.start(GATEWAY)
     await tenant.project()
     await tenant.environment()
+    await judge_route(tenant, "True")
     ready = await tenant.ready()
     route = await tenant.client.get(HTTP_ROUTE, "kapsa", namespace=tenant.namespace_of("one"))
     assert route["spec"]["parentRefs"] == [{"name": "public", "namespace": "ingress"}]
@@ -122,16 +149,41 @@ async def test_an_http_route_leads_to_the_service_where_there_is_a_gateway(tenan
 
 
 async def test_a_gateways_refusal_is_reported(tenant: Tenant) -> None:
-    await install(tenant, HTTP_ROUTE)
+    await install_gateway(tenant)
     await tenant.start(GATEWAY)
     await tenant.project()
     await tenant.environment()
+    await judge_route(tenant, "True")
     await tenant.ready()
-    conditions = [{"type": "Accepted", "status": "False", "message": "no listener has this hostname"}]
-    await say(tenant, HTTP_ROUTE, "kapsa", {"parents": [{"conditions": conditions}]})
+    await judge_route(tenant, "False", "no listener has this hostname")
     failed = await tenant.reaches("one", "IngressReady", "False", "RouteNotAccepted")
     assert failed.status.failure is not None
     assert "no listener has this hostname" in failed.status.failure.message
+
+
+async def test_a_route_to_a_gateway_that_does_not_exist_is_not_ready(tenant: Tenant) -> None:
+    await install(tenant, HTTP_ROUTE)
+    await install(tenant, GATEWAY_KIND)
+    await tenant.start(GATEWAY)
+    await tenant.project()
+    await tenant.environment()
+    failed = await tenant.reaches("one", "IngressReady", "False", "GatewayMissing")
+    assert failed.status.failure is not None
+    assert "Gateway ingress/public does not exist" in failed.status.failure.message
+    assert "KAPSA_GATEWAY" in failed.status.failure.hint
+    await make_gateway(tenant)
+    await tenant.reaches("one", "IngressReady", "False", "RoutePending")
+    await judge_route(tenant, "True")
+    await tenant.ready()
+
+
+async def test_a_route_that_no_controller_has_accepted_is_not_ready(tenant: Tenant) -> None:
+    await install_gateway(tenant)
+    await tenant.start(GATEWAY)
+    await tenant.project()
+    await tenant.environment()
+    waiting = await tenant.reaches("one", "IngressReady", "False", "RoutePending")
+    assert waiting.status.phase == "Deploying"
 
 
 async def test_a_cluster_without_the_gateway_api_is_reported(tenant: Tenant) -> None:
@@ -144,14 +196,18 @@ async def test_a_cluster_without_the_gateway_api_is_reported(tenant: Tenant) -> 
 
 
 async def test_another_kind_of_route_takes_the_place_of_the_first(tenant: Tenant) -> None:
-    await install(tenant, HTTP_ROUTE)
+    await install_gateway(tenant)
     await tenant.start()
     await tenant.project()
     await tenant.environment()
     await tenant.ready()
     await tenant.sandbox.harness.kill()
     await tenant.start(GATEWAY)
-    await tenant.sandbox.exists(HTTP_ROUTE, "kapsa", namespace=tenant.namespace_of("one"))
+    await tenant.reaches("one", "IngressReady", "False", "RoutePending")
+    assert await tenant.sandbox.get(INGRESS, "kapsa", namespace=tenant.namespace_of("one")), (
+        "it serves meanwhile"
+    )
+    await judge_route(tenant, "True")
     await tenant.sandbox.gone(INGRESS, "kapsa", namespace=tenant.namespace_of("one"))
 
 

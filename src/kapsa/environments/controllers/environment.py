@@ -10,7 +10,7 @@ from kapsa.adapters.git.address import is_commit
 from kapsa.adapters.oci.registries import DigestCache, Images
 from kapsa.environments.controllers.transitions import deletion, record, transitions
 from kapsa.environments.expiry import Expiry, ExpiryVerdict
-from kapsa.environments.hosts.routes import CERTIFICATE, HTTP_ROUTE
+from kapsa.environments.hosts.routes import CERTIFICATE, GATEWAY, HTTP_ROUTE
 from kapsa.environments.images.repository_rules import registry_refusal
 from kapsa.environments.images.retention import ImageRetention
 from kapsa.environments.metrics import EnvironmentMetrics
@@ -155,7 +155,7 @@ class EnvironmentController(Controller[Environment]):
             Watch(RESOURCE_QUOTA, map=owners, labels=OWNER_UID, predicates=(limits_changed,)),
             Watch(KPACK_IMAGE, map=waiting_for, labels=OWNER_UID, optional=True),
             Watch(HTTP_ROUTE, map=owners, labels=OWNER_UID, optional=True),
-            Watch(CERTIFICATE, optional=True),
+            *(Watch(kind, optional=True) for kind in (CERTIFICATE, GATEWAY)),
             Watch(Project, predicates=(any_of(generation_changed, annotation_changed(ALLOW_MASS_DELETION)),)),
             *(Watch(kind, predicates=(generation_changed,)) for kind in (Registry, DomainPool)),
         )

@@ -11,10 +11,19 @@ from kapsa.adapters.errors import Refused
 from kapsa.environments.hosts.routing_rules import annotation_refusal, path_refusal
 from kapsa.environments.resources.environment import EnvironmentIngress
 
-__all__ = ["CERTIFICATE", "HTTP_ROUTE", "INGRESS", "ISSUER_ANNOTATIONS", "HostRoute", "check_ingress"]
+__all__ = [
+    "CERTIFICATE",
+    "GATEWAY",
+    "HTTP_ROUTE",
+    "INGRESS",
+    "ISSUER_ANNOTATIONS",
+    "HostRoute",
+    "check_ingress",
+]
 
 INGRESS = "networking.k8s.io/v1/Ingress"
 HTTP_ROUTE = "gateway.networking.k8s.io/v1/HTTPRoute"
+GATEWAY = "gateway.networking.k8s.io/v1/Gateway"
 CERTIFICATE = "cert-manager.io/v1/Certificate"
 ISSUER_ANNOTATIONS = ("cert-manager.io/cluster-issuer", "cert-manager.io/issuer")
 """The annotations that make cert-manager maintain a Certificate for an Ingress."""

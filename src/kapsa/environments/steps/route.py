@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from kapsa.adapters.errors import Refused
-from kapsa.environments.hosts.routes import HTTP_ROUTE, INGRESS, HostRoute, check_ingress
+from kapsa.environments.hosts.routes import GATEWAY, HTTP_ROUTE, INGRESS, HostRoute, check_ingress
 from kapsa.environments.names import MANAGED_BY, OPERATOR
 from kapsa.environments.namespace_objects.children import marked, shown
 from kapsa.environments.namespace_objects.copies import SECRET
@@ -14,7 +14,7 @@ from kapsa.environments.namespace_objects.reserved_names import ROUTE, TLS_SECRE
 from kapsa.environments.resources import ServiceTarget
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.step_run import Manifest, StepRun
-from kapsa.environments.steps.step import Done, Outcome, StepFailure
+from kapsa.environments.steps.step import Done, Outcome, StepFailure, Waiting
 from kapsa.runtime import BadRequest, Forbidden, Invalid, UnknownKind
 
 __all__ = ["RouteStep", "rendered_route", "uses_wildcard"]
@@ -75,9 +75,11 @@ class RouteStep:
                 object=f"{route.kind} {ROUTE}",
                 hint="Check ingress of the Environment, and KAPSA_ROUTE_KIND of the operator.",
             )
-        await self._remove(visit, other_than=route.kind)
         _set_urls(visit, [route.url])
-        return _accepted(made) or Done(f"{route.host} routes to Service {service}", reason="RouteReady")
+        if route.kind == "HTTPRoute" and (blocked := _not_accepted(visit, made)) is not None:
+            return blocked  # an Ingress from before serves meanwhile
+        await self._remove(visit, other_than=route.kind)
+        return Done(f"{route.host} routes to Service {service}", reason="RouteReady")
 
     async def _remove(self, visit: StepRun, *, other_than: str = "") -> None:
         for kind in (INGRESS, HTTP_ROUTE):
@@ -175,15 +177,41 @@ def _no_target(name: str, services: Sequence[Manifest]) -> StepFailure:
     )
 
 
-def _accepted(route: Manifest) -> StepFailure | None:
-    """Return the failure for a route that its Gateway rejects; None if it is accepted."""
+def _not_accepted(visit: StepRun, route: Manifest) -> StepFailure | Waiting | None:
+    """Return why an HTTPRoute serves nobody yet; None once its Gateway has accepted it.
+
+    Nothing writes the status of a route to a Gateway that does not exist, or that no controller serves.
+    """
+    gateway = visit.settings.gateway
+    namespace, _, name = gateway.partition("/")
+    if visit.ctx.get(GATEWAY, name, namespace=namespace, track=True) is None:
+        return StepFailure(
+            reason="GatewayMissing",
+            message=f"the HTTPRoute leads nowhere: Gateway {gateway} does not exist",
+            object=f"HTTPRoute {ROUTE}",
+            hint="Ask an administrator to create the Gateway, or to correct KAPSA_GATEWAY of the operator.",
+            after=None,
+        )
+    conditions = list(_conditions(route, namespace, name))
+    for condition in conditions:
+        if condition.get("type") in ("Accepted", "ResolvedRefs") and condition.get("status") == "False":
+            return StepFailure(
+                reason="RouteNotAccepted",
+                message=f"the Gateway rejected the route: {condition.get('message') or condition.get('reason', '')}",
+                object=f"HTTPRoute {ROUTE}",
+                after=None,
+            )
+    if any(each.get("type") == "Accepted" and each.get("status") == "True" for each in conditions):
+        return None
+    message = (
+        f"waiting for Gateway {gateway} to accept the HTTPRoute: check that a controller serves this Gateway"
+    )
+    return Waiting(message=message, reason="RoutePending")
+
+
+def _conditions(route: Manifest, namespace: str, name: str) -> Iterator[Manifest]:
+    """Yield the conditions that the controller of a Gateway has set on a route."""
     for parent in (route.get("status") or {}).get("parents") or ():
-        for condition in parent.get("conditions") or ():
-            if condition.get("type") in ("Accepted", "ResolvedRefs") and condition.get("status") == "False":
-                return StepFailure(
-                    reason="RouteNotAccepted",
-                    message=f"the Gateway rejected the route: {condition.get('message') or condition.get('reason', '')}",
-                    object=f"HTTPRoute {ROUTE}",
-                    after=None,
-                )
-    return None
+        reference = parent.get("parentRef") or {}
+        if (reference.get("namespace", namespace), reference.get("name")) == (namespace, name):
+            yield from parent.get("conditions") or ()
