@@ -98,6 +98,9 @@ def test_a_bad_value_is_one_clear_line(variable: str, value: str, line: str) -> 
             "preview_environment_domain",
             "verify_address",
             "api_server_cidrs",
+            "allowed_node_labels",
+            "allowed_tolerations",
+            "allowed_priority_classes",
             "git_protocols",
         ),
         *("cluster_issuer", "preview_environment_issuer", "ingress_class"),
@@ -122,12 +125,13 @@ def test_settings_are_written_as_they_are_read() -> None:
         metrics_enabled=False,
         git_timeout=0.5,
         git_protocols=("https", "file"),
+        allowed_node_labels=(),
         cache_directory=Path("/somewhere"),
         git_webhook_port=8090,
         git_webhook_secret="x",
     )
     variables = {f"KAPSA_{name.upper()}": text for name, text in settings.changed().items()}
-    assert len(variables) == 7
+    assert len(variables) == 8
     assert Settings.from_environment(variables) == settings
 
 

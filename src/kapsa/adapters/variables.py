@@ -59,7 +59,7 @@ def document_variables(struct: type[msgspec.Struct], prefix: str) -> list[tuple[
     return [
         (
             prefix + field.name.upper(),
-            variable_text(None if field.default == "" else field.default),
+            variable_text(None if field.default in ("", ()) else field.default),
             descriptions[field.name],
         )
         for field in msgspec.structs.fields(struct)
@@ -71,7 +71,7 @@ def variable_text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
-        return ",".join(value)
+        return ",".join(value) or "none"
     if isinstance(value, float):
         return f"{value:g}"
     return "" if value is None else str(value) or "none"

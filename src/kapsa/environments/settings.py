@@ -78,6 +78,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     pod_security: Literal["baseline", "restricted"] = "baseline"
     """The Pod Security level that is enforced in the namespaces of environments."""
+    allowed_node_labels: tuple[str, ...] = ("kubernetes.io/arch", "kubernetes.io/os")
+    """Labels of nodes by which the workloads of environments may choose their nodes, separated by commas."""
+    allowed_tolerations: tuple[str, ...] = ()
+    """Keys of taints that the workloads of environments may tolerate, separated by commas."""
+    allowed_priority_classes: tuple[str, ...] = ()
+    """PriorityClasses that the workloads of environments may use, separated by commas."""
     api_server_cidrs: tuple[str, ...] = ()
     """Address ranges of the API server, which environments cannot reach, separated by commas."""
     quota_cpu: str = "8"
@@ -241,6 +247,7 @@ def _is_amount(value: str) -> bool:
 
 
 _QUOTAS = ("cpu", "memory", "storage", "pods", "objects")
+_is_label_name = _matches(rf"({_NAME}/)?[A-Za-z0-9]([-_.A-Za-z0-9]{{0,61}}[A-Za-z0-9])?")
 _is_domain = _matches(rf"(?=.{{1,200}}$){_LABEL}(\.{_LABEL})+")
 _CHECKS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("namespace", _matches(_LABEL), "the name of a namespace"),
@@ -269,6 +276,9 @@ _CHECKS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
         "an address such as https://host:9443",
     ),
     ("gateway", _matches(rf"({_LABEL}/{_LABEL})?"), "a Gateway as namespace/name"),
+    ("allowed_node_labels", _is_label_name, "the name of a label such as kubernetes.io/arch"),
+    ("allowed_tolerations", _is_label_name, "the key of a taint such as example.com/gpu"),
+    ("allowed_priority_classes", _matches(_NAME), "the name of a PriorityClass"),
     ("api_server_cidrs", _is_network, "an address range such as 10.0.0.1/32"),
     ("git_protocols", _matches("https|ssh|http|file"), "https, ssh, http or file"),
 )

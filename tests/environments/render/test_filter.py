@@ -13,10 +13,21 @@ from kapsa.environments.render.filter import (
     Refusal,
     filter_objects,
 )
+from kapsa.environments.render.scheduling_rules import SchedulingRules
 
 NAMESPACE = "team-app-pr-7"
 HOST = "pr-7.example.com"
 RULES = FilterRules(namespace=NAMESPACE, hosts=[HOST])
+
+REQUIRED, PREFERRED = (
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "preferredDuringSchedulingIgnoredDuringExecution",
+)
+REQUIRED_NODE = {
+    REQUIRED: {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "Exists"}]}]}
+}
+PREFERRED_NODE = {PREFERRED: [{"preference": {"matchExpressions": [{"key": "team", "operator": "Exists"}]}}]}
+NEAR_ANOTHER = {"podAffinityTerm": {"namespaces": ["another-team"], "topologyKey": "kubernetes.io/hostname"}}
 
 
 def thing(
@@ -146,6 +157,14 @@ def test_reserved_or_invalid_metadata_is_refused(metadata: dict[str, Any]) -> No
         ),
         (deployment(nodeName="control-plane"), "bypass the scheduler"),
         (deployment(priorityClassName="system-node-critical"), "reserved for the system"),
+        (deployment(priorityClassName="high"), "could evict those of others"),
+        (deployment(nodeSelector={"node-role.kubernetes.io/control-plane": ""}), "chooses nodes by node-role"),
+        (deployment(affinity={"nodeAffinity": REQUIRED_NODE}), "chooses nodes by metadata.name"),
+        (deployment(affinity={"nodeAffinity": PREFERRED_NODE}), "chooses nodes by team"),
+        (deployment(affinity={"podAntiAffinity": {REQUIRED: [{"namespaceSelector": {}}]}}), "pods of other namesp"),
+        (deployment(affinity={"podAffinity": {PREFERRED: [NEAR_ANOTHER]}}), "pods of other namespaces"),
+        (deployment(tolerations=[{"operator": "Exists"}]), "tolerates every taint"),
+        (deployment(tolerations=[{"key": "node-role.kubernetes.io/control-plane"}]), "tolerates the taint node-role"),
         (deployment(hostNetwork=True), "hostNetwork"),
         (deployment(volumes=[{"name": "h", "hostPath": {"path": "/"}}]), "hostPath"),
         (thing("v1/Service", spec={"type": "LoadBalancer"}), "only ClusterIP"),
@@ -285,6 +304,46 @@ def test_every_allowed_kind_passes_in_its_simplest_form() -> None:
         for kind in ALLOWED_KINDS
     ]
     assert len(filter_objects(objects, RULES)) == len(ALLOWED_KINDS)
+
+
+SCHEDULED: dict[str, Any] = {
+    "nodeSelector": {"kubernetes.io/os": "linux", "example.com/gpu": "true"},
+    "tolerations": [
+        {"key": "example.com/gpu", "operator": "Exists"},
+        {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "tolerationSeconds": 30},
+    ],
+    "priorityClassName": "previews",
+    "affinity": {"podAntiAffinity": {REQUIRED: [{"namespaces": [NAMESPACE], "topologyKey": "zone"}]}},
+}
+
+
+def test_nodes_and_priorities_are_chosen_as_far_as_the_administrator_allows() -> None:
+    allowed = SchedulingRules(
+        node_labels=["kubernetes.io/os", "example.com/gpu"],
+        taints=["example.com/gpu"],
+        priority_classes=["previews"],
+    )
+    rules = FilterRules(namespace=NAMESPACE, scheduling=allowed)
+    assert len(filter_objects([deployment(**SCHEDULED)], rules)) == 1
+    assert refusals(deployment(**SCHEDULED)) == [
+        "Deployment web: priorityClassName previews is not allowed: its pods could evict those of others. Allowed are: none",
+        "Deployment web: it tolerates the taint example.com/gpu; the taints that it may tolerate are: none",
+        "Deployment web: it chooses nodes by example.com/gpu; the labels that it may choose nodes by are: kubernetes.io/arch, kubernetes.io/os",
+    ]
+
+
+@pytest.mark.parametrize("nonsense", [7, "x", [7], ["x"], {"a": 7}, [[]], {"x": [{}]}], ids=str)
+def test_scheduling_fields_of_a_wrong_type_crash_nothing(nonsense: Any) -> None:
+    affinities: dict[str, Any] = {kind: {REQUIRED: nonsense} for kind in ("nodeAffinity", "podAffinity")}
+    term: dict[str, Any] = {REQUIRED: [{"namespaces": nonsense}]}
+    for affinity in (nonsense, affinities, {"podAntiAffinity": term}):
+        pod = {
+            "affinity": affinity,
+            "tolerations": nonsense,
+            "nodeSelector": nonsense,
+            "priorityClassName": nonsense,
+        }
+        assert refusals(deployment(**pod))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from kapsa.environments.render.cache import RenderCache
 from kapsa.environments.render.filter import FilterRules, filter_objects
 from kapsa.environments.render.inputs import Injected
 from kapsa.environments.render.renderer import Renderer
+from kapsa.environments.render.scheduling_rules import SchedulingRules
 from kapsa.environments.settings import Settings
 
 __all__ = ["EnvironmentRenderer"]
@@ -91,4 +92,9 @@ class EnvironmentRenderer:
             hosts=(request.host,) if request.host else (),
             pod_security=self._settings.pod_security,
             pull_secret=request.pull_secret,
+            scheduling=SchedulingRules(
+                node_labels=self._settings.allowed_node_labels,
+                taints=self._settings.allowed_tolerations,
+                priority_classes=self._settings.allowed_priority_classes,
+            ),
         )

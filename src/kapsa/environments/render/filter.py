@@ -17,6 +17,7 @@ from kapsa.adapters.manifests.manifest import Manifest, display_name
 from kapsa.adapters.manifests.pod_security import Level, pod_violations
 from kapsa.adapters.manifests.pod_templates import containers, pod_metadata, pod_spec
 from kapsa.environments.hosts.routing_rules import routing_refusals
+from kapsa.environments.render.scheduling_rules import SchedulingRules, scheduling_refusals
 
 __all__ = ["ALLOWED_KINDS", "FilterRules", "ObjectsRefused", "Refusal", "filter_objects"]
 
@@ -71,6 +72,7 @@ class FilterRules(msgspec.Struct, frozen=True, kw_only=True):
     kinds: Sequence[str] = ALLOWED_KINDS
     pull_secret: str = ""
     """The Secret for pulling images. Only the kubelet may read it."""
+    scheduling: SchedulingRules = SchedulingRules()
     objects: int = 300
     """The largest number of objects."""
 
@@ -199,10 +201,7 @@ def _pod_problems(spec: Mapping[str, Any], rules: FilterRules) -> Iterator[str]:
         yield "a volume would mount a token of the cluster"
     if rules.pull_secret and _reads_secret(spec, rules.pull_secret):
         yield f"a volume or variable reads Secret {rules.pull_secret}, which is only for pulling images"
-    if spec.get("nodeName"):
-        yield "nodeName would bypass the scheduler"
-    if str(spec.get("priorityClassName") or "").startswith("system-"):
-        yield f"priorityClassName {spec['priorityClassName']} is reserved for the system"
+    yield from scheduling_refusals(spec, rules.scheduling, namespace=rules.namespace)
 
 
 def _reads_secret(spec: Mapping[str, Any], name: str) -> bool:
