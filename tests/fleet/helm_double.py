@@ -59,6 +59,8 @@ class FakeCluster:
         """The deployments whose CRDs are applied."""
         self.crd_bases: list[str | None] = []
         """The charts that a rollback of those CRDs would return to."""
+        self.crd_returns: dict[uuid.UUID, str] = {}
+        """What the CRDs say about resources that a rollback could not convert back, by deployment."""
         self.manifests: list[bytes] = []
         self.completed: list[str] = []
         """Helm's writes that ran to their end."""
@@ -128,6 +130,8 @@ class FakeClusters:
         self.helm_fails: set[tuple[str, str]] = set()
         """Clusters and charts that Helm cannot apply there."""
         self.rollback_fails = False
+        self.left_behind: dict[str, str] = {}
+        """Clusters whose resources no rollback can convert back, and the sentence about them."""
         self.unhealthy: set[tuple[str, str]] = set()
         """Clusters and charts: those controllers fail their checks."""
         self.drifted: set[tuple[str, str]] = set()
@@ -279,15 +283,16 @@ class FakeClusters:
             guard.check()
             if deployment_id in cluster.crds:
                 cluster.crds.remove(deployment_id)
-            return ()
+                cluster.crd_returns[deployment_id] = self.left_behind.get(cluster.name, "")
+            return tuple(filter(None, [cluster.crd_returns.get(deployment_id)]))
 
     async def return_storage(
         self, cluster_id: uuid.UUID, deployment_id: uuid.UUID, guard: LeaseGuard
     ) -> tuple[str, ...]:
         async with self.interrupt("return_storage"):
-            await self._reach(cluster_id, "return_storage")
+            cluster = await self._reach(cluster_id, "return_storage")
             guard.check()
-            return ()
+            return tuple(filter(None, [self.left_behind.get(cluster.name)]))
 
     async def record_baseline(
         self, cluster_id: uuid.UUID, operator_id: uuid.UUID, chart_digest: str, live: ReleaseRef

@@ -145,6 +145,7 @@ def _reattempted(target: RolloutTarget, attempt: int) -> RolloutTarget:
         gap_seconds=None,
         reason="",
         message="",
+        left_behind=(),
         **changes,
     )
 

@@ -118,6 +118,8 @@ async def test_a_conversion_that_is_broken_keeps_no_version_in_place_and_is_repo
         f"resources of {operations.crd_name} are stored in a version that cannot be converted to v1"
         in left_behind
     )
+    # A process that died after this, before it stored the answer, gets it from the next attempt.
+    assert await operations.revert(NEW) == (left_behind,)
     assert (await operations.live_crd())["spec"]["conversion"] == {"strategy": "None"}
     for version in ("v1", "v2"):
         seen = await eventually(lambda v=version: readable(operations, v), bool, f"{version} to be readable")
@@ -225,3 +227,16 @@ async def refused(operations: Operations) -> bool:
     except ApiError:
         return True
     return False
+
+
+async def test_a_deployment_after_a_rollback_reports_nothing_that_the_rollback_has_left_behind(
+    operations: Operations,
+) -> None:
+    async with webhook_server() as server:
+        await bring_conversion(operations, server)
+        server.converts = False
+        assert await operations.revert(NEW) != ()
+        server.converts = True
+        await operations.apply(NEW, deployment="again", base="sha256:1")
+        assert await operations.revert("again") == ()
+        assert await operations.revert(NEW) == ()

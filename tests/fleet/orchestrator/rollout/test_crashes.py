@@ -36,6 +36,7 @@ ROLLING = RollingStrategy(validation_period=SOAK, pause_between_clusters=timedel
 BLUE_GREEN = BlueGreenStrategy("blue", "green", validation_period=SOAK, monitoring_period=SOAK)
 SAMPLED = 2
 """Points of a scenario in a quick run, which draws a few of the scenarios."""
+LEFT_BEHIND = "2 resources lack fields"
 TWO, ONE = ("dev-1", "dev-2"), ("dev-1",)
 
 Act = Callable[[RolloutHarness, Any], Awaitable[bool]]
@@ -76,6 +77,8 @@ class RolloutScenario(msgspec.Struct, frozen=True):
     unhealthy: tuple[str, ...] = ()
     helm_fails: tuple[str, ...] = ()
     rollback_fails: bool = False
+    left_behind: bool = False
+    """Each rollback leaves resources behind. The messages of the clusters are compared: a crash must not lose it."""
     act: Act = nothing
 
     async def prepare(self, database: Database) -> tuple[RolloutHarness, Any]:
@@ -88,6 +91,8 @@ class RolloutScenario(msgspec.Struct, frozen=True):
         fleet.clusters.unhealthy = {(name, NEW) for name in self.unhealthy}
         fleet.clusters.helm_fails = {(name, NEW) for name in self.helm_fails}
         fleet.clusters.rollback_fails = self.rollback_fails
+        if self.left_behind:
+            fleet.clusters.left_behind = dict.fromkeys(self.clusters, LEFT_BEHIND)
         return fleet, await fleet.create(self.strategy)
 
     async def run(
@@ -116,9 +121,11 @@ SCENARIOS = {
     "canary, second cluster unhealthy": RolloutScenario(
         CANARY, DeploymentPhase.ROLLED_BACK, unhealthy=("dev-2",)
     ),
-    "canary, rolled back by a person": RolloutScenario(CANARY, DeploymentPhase.ROLLED_BACK, act=roll_back),
+    "canary, rolled back by a person": RolloutScenario(
+        CANARY, DeploymentPhase.ROLLED_BACK, act=roll_back, left_behind=True
+    ),
     "canary, the rollback fails": RolloutScenario(
-        CANARY, DeploymentPhase.FAILED, unhealthy=("dev-2",), rollback_fails=True
+        CANARY, DeploymentPhase.FAILED, unhealthy=("dev-2",), rollback_fails=True, left_behind=True
     ),
     "canary in production": RolloutScenario(
         CANARY, DeploymentPhase.COMPLETED, clusters=("prod-1",), act=approve
@@ -132,14 +139,14 @@ SCENARIOS = {
     "direct, unhealthy": RolloutScenario(DirectStrategy(), DeploymentPhase.ROLLED_BACK, unhealthy=("dev-2",)),
     "first install": RolloutScenario(CANARY, DeploymentPhase.COMPLETED, ONE, installed=False),
     "first install, unhealthy": RolloutScenario(
-        CANARY, DeploymentPhase.ROLLED_BACK, ONE, installed=False, unhealthy=ONE
+        CANARY, DeploymentPhase.ROLLED_BACK, ONE, installed=False, unhealthy=ONE, left_behind=True
     ),
     "blue-green": RolloutScenario(BLUE_GREEN, DeploymentPhase.COMPLETED, ONE),
     "blue-green, switched by a person": RolloutScenario(
         msgspec.structs.replace(BLUE_GREEN, auto_switch=False), DeploymentPhase.COMPLETED, ONE, act=switch
     ),
     "blue-green, unhealthy after the switch": RolloutScenario(
-        BLUE_GREEN, DeploymentPhase.ROLLED_BACK, ONE, unhealthy=ONE
+        BLUE_GREEN, DeploymentPhase.ROLLED_BACK, ONE, unhealthy=ONE, left_behind=True
     ),
     "blue-green, Helm fails": RolloutScenario(BLUE_GREEN, DeploymentPhase.ROLLED_BACK, ONE, helm_fails=ONE),
     "blue-green, first install, unhealthy": RolloutScenario(
@@ -165,6 +172,8 @@ async def test_a_crash_at_every_point_ends_like_the_undisturbed_run(
     expected, plan = await scenario.run(database)
     assert expected["phase"] is scenario.end
     assert expected["two controllers"] == []
+    messages = [outcome[-1] for outcome in expected["clusters"].values()]
+    assert [LEFT_BEHIND in message for message in messages] == [scenario.left_behind] * len(messages)
 
     async def difference_at(point: CrashPoint) -> str:
         return difference(expected, (await scenario.run(database, point))[0])

@@ -233,6 +233,8 @@ class RolloutTarget(msgspec.Struct, frozen=True, rename="camel"):
     reason: str = ""
     """A stable word: `CrashLoopBackOff`, `Offline`, `HelmFailed`."""
     message: str = ""
+    left_behind: tuple[str, ...] = ()
+    """One sentence for each CRD with resources that a rollback could not convert back. The end message has them."""
     next_run_at: datetime | None = None
     """The time at which the engine looks again; None if there is nothing to do."""
 

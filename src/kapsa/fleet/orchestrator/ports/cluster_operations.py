@@ -82,7 +82,8 @@ class ClusterOperations(Protocol):
         """Return conversion and storage flag of the CRDs of a deployment to what they were. Nothing is removed.
 
         Resources that only its chart's webhook can convert are written in the version before first. Return one
-        sentence for each CRD with resources for which this failed: they can be read, and lack fields.
+        sentence for each CRD with resources for which this failed: they can be read, and lack fields. A repetition
+        returns the same sentences.
         """
         ...
 

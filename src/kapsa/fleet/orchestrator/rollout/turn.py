@@ -22,6 +22,7 @@ __all__ = ["POSTPONE", "ClusterServices", "ClusterTurn"]
 POSTPONE = timedelta(hours=1)
 """The time until the removal of a retained release is tried again."""
 _RETENTION = frozenset({TargetStep.RETAIN_LIVE, TargetStep.RETIRE_LIVE})
+_ENDS_OF_ROLLBACK = frozenset({TargetStep.ROLLED_BACK, TargetStep.ROLLBACK_FAILED})
 
 
 class ClusterServices(msgspec.Struct, frozen=True):
@@ -71,8 +72,14 @@ class ClusterTurn(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self.target, step=step, **{**cleared, **changes})
 
     def end(self, step: TargetStep, reason: str = "", message: str = "") -> RolloutTarget:
-        """Return the target at a step after which the engine has nothing to do here."""
-        return self.advance(step, next_run_at=None, reason=reason, message=message)
+        """Return the target at a step after which the engine has nothing to do here.
+
+        The end of a rollback reports what it has left behind, whatever else it has to say.
+        """
+        noted = [message]
+        if step in _ENDS_OF_ROLLBACK:
+            noted += [sentence for sentence in self.target.left_behind if sentence not in message]
+        return self.advance(step, next_run_at=None, reason=reason, message="; ".join(filter(None, noted)))
 
     def later(self, moment: datetime, waits_for: str, **changes: Any) -> RolloutTarget:
         """Return the target unchanged but for a wait that ends at a moment."""
@@ -117,9 +124,10 @@ class ClusterTurn(msgspec.Struct, frozen=True):
         patience = self.settings.rollback_patience if self.goes_back else self.settings.patience
         return self.retry(message, patience=patience) or self.give_up(reason, message)
 
-    def noting(self, left_behind: tuple[str, ...]) -> str:
-        """Return the message of the target, with what its rollback has left behind."""
-        return "; ".join(filter(None, (self.target.message, *left_behind)))
+    def noting(self, left_behind: tuple[str, ...]) -> "ClusterTurn":
+        """Return the turn with more sentences about resources that its rollback has left behind."""
+        noted = tuple(dict.fromkeys((*self.target.left_behind, *left_behind)))
+        return msgspec.structs.replace(self, target=msgspec.structs.replace(self.target, left_behind=noted))
 
     def intend(self, release: ReleaseRef, revision: int, *, returns_to: int = 0) -> ReleaseIntent:
         """Return the intent of a Helm act of this deployment."""

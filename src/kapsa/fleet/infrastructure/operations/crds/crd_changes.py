@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from kapsa.fleet.infrastructure.clusters.answers import clean_text
 from kapsa.fleet.infrastructure.operations.crds.crd_plan import (
     CRD,
     CrdPlan,
@@ -85,13 +86,13 @@ class CrdChanges:
         deployment = str(deployment_id)
         details = {"deployment": deployment}
         async with self._access.write(cluster_id, guard, "cluster.revert_crds", details) as client:
-            names = await _changed_by(client, deployment)
+            names, reported = await _changed_by(client, deployment)
             # The conversion goes with the chart: what only it can convert is converted first.
             left_behind = await self._convert_back(client, names, deployment)
             for name in names:
-                earlier = await self._earlier(client, name)
-                await patch_crd(client, name, functools.partial(_return, deployment, earlier))
-        return left_behind
+                earlier, sentence = await self._earlier(client, name), left_behind.get(name, "")
+                await patch_crd(client, name, functools.partial(_return, deployment, earlier, sentence))
+        return (*reported, *left_behind.values())
 
     async def return_storage(
         self, cluster_id: uuid.UUID, deployment_id: uuid.UUID, guard: LeaseGuard
@@ -103,17 +104,18 @@ class CrdChanges:
         deployment = str(deployment_id)
         details = {"deployment": deployment}
         async with self._access.write(cluster_id, guard, "cluster.return_storage", details) as client:
-            names = await _changed_by(client, deployment)
-            return await self._convert_back(client, names, deployment)
+            names, _ = await _changed_by(client, deployment)
+            return tuple((await self._convert_back(client, names, deployment)).values())
 
-    async def _convert_back(self, client: Client, names: Iterable[str], deployment: str) -> tuple[str, ...]:
-        left_behind: list[str] = []
+    async def _convert_back(self, client: Client, names: Iterable[str], deployment: str) -> dict[str, str]:
+        """Write resources in the version before, and return a sentence for each CRD with some that stay behind."""
+        left_behind: dict[str, str] = {}
         for name in names:
             storage = earlier_storage(await client.get(CRD, name), deployment)
             if storage:
                 await patch_crd(client, name, functools.partial(plan_storage, storage=storage))
-                left_behind.append(await self._migration.restore(client, name))
-        return tuple(filter(None, left_behind))
+                left_behind[name] = clean_text(await self._migration.restore(client, name))
+        return {name: sentence for name, sentence in left_behind.items() if sentence}
 
     async def _definitions(self, request: CrdRequest) -> dict[str, Mapping[str, Any]]:
         """Return the CRDs of a chart by name. Those in templates are as they were approved for this cluster."""
@@ -237,23 +239,29 @@ def _conversion_service(crd: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def _return(
-    deployment: str, earlier: Mapping[str, Any] | None, live: dict[str, Any]
+    deployment: str, earlier: Mapping[str, Any] | None, left_behind: str, live: dict[str, Any]
 ) -> dict[str, Any] | None:
     record = read_record(live)
     if record is None or record.current.deployment != deployment:
         return None
-    return plan_return(live, earlier)
+    return plan_return(live, earlier, left_behind)
 
 
-async def _changed_by(client: Client, deployment: str) -> list[str]:
-    """Return the names of the CRDs that a deployment was the last to change."""
+async def _changed_by(client: Client, deployment: str) -> tuple[list[str], list[str]]:
+    """Return the names of the CRDs that a deployment was the last to change, and what its rollback has left behind.
+
+    An earlier attempt of that rollback has taken those other CRDs back already.
+    """
     names: list[str] = []
+    left_behind: list[str] = []
     async for page in client.pages(CRD, limit=500, metadata_only=True):
         for each in page.items:
             record = read_record(each)
             if record is not None and record.current.deployment == deployment:
                 names.append(str(each["metadata"]["name"]))
-    return names
+            elif record is not None and record.left_behind(deployment):
+                left_behind.append(clean_text(record.left_behind(deployment)))
+    return names, left_behind
 
 
 async def _await_established(client: Client, name: str) -> None:

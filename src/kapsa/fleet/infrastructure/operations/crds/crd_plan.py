@@ -11,6 +11,7 @@ from kapsa.fleet.infrastructure.operations.crds.crd_record import (
     RECORD,
     CrdHandover,
     CrdRecord,
+    CrdReturn,
     CrdState,
     no_conversion,
     read_record,
@@ -88,11 +89,12 @@ def plan_crd(definition: Crd, live: dict[str, Any] | None, change: CrdHandover) 
     return CrdPlan(_body(definition, joined, record), live, dropped)
 
 
-def plan_return(live: Crd, earlier: Crd | None) -> dict[str, Any] | None:
+def plan_return(live: Crd, earlier: Crd | None, left_behind: str = "") -> dict[str, Any] | None:
     """Return the patch that gives a CRD back what it had before its chart. Versions and properties stay.
 
     `earlier` is the CRD of the chart before, if it is known: its schemas decide again. None if nothing is known of
-    the state before: the CRD stays as it is.
+    the state before: the CRD stays as it is. `left_behind` is recorded in the same write: whichever process dies
+    after it, the rollback still ends with this sentence.
     """
     record = read_record(live)
     assert record is not None
@@ -103,7 +105,11 @@ def plan_return(live: Crd, earlier: Crd | None) -> dict[str, Any] | None:
         _unserved(record.current), storage=storage_version(live["spec"])
     )
     spec = live["spec"] if earlier is None else joined_spec(earlier["spec"], live["spec"])
-    return _patch(live, spec, state, CrdRecord.after(record.earlier, state, forgotten=record.forgotten))
+    following = CrdRecord.after(record.earlier, state, forgotten=record.forgotten)
+    if left_behind:
+        returned = CrdReturn(record.current.deployment, left_behind)
+        following = msgspec.structs.replace(following, returned=returned)
+    return _patch(live, spec, state, following)
 
 
 def earlier_storage(live: Crd, deployment: str) -> str:

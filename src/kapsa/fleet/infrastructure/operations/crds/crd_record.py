@@ -19,6 +19,7 @@ __all__ = [
     "RECORD",
     "CrdHandover",
     "CrdRecord",
+    "CrdReturn",
     "CrdState",
     "no_conversion",
     "read_record",
@@ -57,6 +58,14 @@ class CrdState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The deployment that applied the chart: the same chart may be deployed again, with other values."""
 
 
+class CrdReturn(msgspec.Struct, frozen=True, rename="camel"):
+    """A rollback that could not convert all resources of a CRD back."""
+
+    deployment: str
+    left_behind: str
+    """One sentence about the resources that lack fields since."""
+
+
 class CrdRecord(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The chart that was applied last, and those before."""
 
@@ -67,6 +76,8 @@ class CrdRecord(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     """The states before the base, newest first: a second rollback returns to them."""
     forgotten: bool = False
     """True if older states were left out."""
+    returned: CrdReturn | None = None
+    """The rollback that led to the current state, if it left resources behind."""
 
     @classmethod
     def after(cls, past: tuple[CrdState, ...], current: CrdState, *, forgotten: bool = False) -> CrdRecord:
@@ -78,6 +89,11 @@ class CrdRecord(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     def past(self) -> tuple[CrdState, ...]:
         """The states before the current one, newest first."""
         return () if self.base is None else (self.base, *self.earlier)
+
+    def left_behind(self, deployment: str) -> str:
+        """Return the sentence about resources that the rollback of a deployment left behind; empty if none is."""
+        returned = self.returned
+        return returned.left_behind if returned is not None and returned.deployment == deployment else ""
 
     def annotation(self) -> str:
         """Return the record as the value of its annotation."""

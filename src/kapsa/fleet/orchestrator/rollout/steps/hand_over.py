@@ -34,14 +34,15 @@ async def await_switch(turn: ClusterTurn, services: ClusterServices) -> RolloutT
 async def stop(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:
     """Scale the controller that runs to zero. On the way back it first converts what only it can convert."""
     target = turn.target
-    left_behind: tuple[str, ...] = ()
     if target.step is TargetStep.STOP_NEXT:
         deployment_id = turn.deployment.id
-        left_behind = await services.clusters.return_storage(target.cluster_id, deployment_id, turn.guard)
+        turn = turn.noting(
+            await services.clusters.return_storage(target.cluster_id, deployment_id, turn.guard)
+        )
     if _exists(turn, _outgoing(turn)):
         await services.clusters.scale_down(target.cluster_id, _outgoing(turn), turn.guard)
     stopped_at = target.stopped_at or turn.now
-    return turn.advance(_AFTER_STOP[target.step], stopped_at=stopped_at, message=turn.noting(left_behind))
+    return turn.advance(_AFTER_STOP[target.step], stopped_at=stopped_at)
 
 
 async def await_stop(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:

@@ -59,11 +59,11 @@ async def _prepare_blue_green(
 
 async def _end_unchanged(turn: ClusterTurn, services: ClusterServices, revision: int) -> RolloutTarget:
     """Return the target of a cluster on which Helm has made nothing yet: only its CRDs go back."""
-    return _ended(turn, revision, await _revert_crds(turn, services))
+    return _ended(await _with_crds_reverted(turn, services), revision)
 
 
-def _ended(turn: ClusterTurn, revision: int, left_behind: tuple[str, ...] = ()) -> RolloutTarget:
-    back = turn.end(TargetStep.ROLLED_BACK, turn.target.reason, turn.noting(left_behind))
+def _ended(turn: ClusterTurn, revision: int) -> RolloutTarget:
+    back = turn.end(TargetStep.ROLLED_BACK, turn.target.reason, turn.target.message)
     return msgspec.structs.replace(back, revision=revision)
 
 
@@ -91,8 +91,9 @@ async def revert(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:
     verdict = match_rollback(intent, await services.helm.history(target.cluster_id, target.next))
     match verdict.match:
         case IntentMatch.DONE:
-            return _reverted(turn, intent.revision)
+            return _reverted(await _with_crds_reverted(turn, services), intent.revision)
         case IntentMatch.FAILED:
+            turn = await _with_crds_reverted(turn, services)
             return turn.end(TargetStep.ROLLBACK_FAILED, "HelmFailed", verdict.message)
         case IntentMatch.BUSY | IntentMatch.CHANGED:
             return turn.wait_or_give_up("ChangedByOther", verdict.message)
@@ -107,7 +108,7 @@ async def revert(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:
 async def _roll_back(turn: ClusterTurn, services: ClusterServices, intent: ReleaseIntent) -> RolloutTarget:
     target = turn.target
     # Before the chart goes back: a conversion must not point at a Service that Helm is about to remove.
-    left_behind = await _revert_crds(turn, services)
+    turn = await _with_crds_reverted(turn, services)
     try:
         revision = await services.helm.rollback(
             target.cluster_id, target.next, intent.returns_to, turn.guard, left=turn.left
@@ -118,20 +119,19 @@ async def _roll_back(turn: ClusterTurn, services: ClusterServices, intent: Relea
         return turn.wait_or_give_up("ReleaseBusy", str(error))
     except HelmInterrupted as error:
         return turn.wait_or_give_up("HelmInterrupted", str(error))
-    return _reverted(turn, revision, left_behind)
+    return _reverted(turn, revision)
 
 
-async def _revert_crds(turn: ClusterTurn, services: ClusterServices) -> tuple[str, ...]:
-    return await services.clusters.revert_crds(turn.target.cluster_id, turn.deployment.id, turn.guard)
+async def _with_crds_reverted(turn: ClusterTurn, services: ClusterServices) -> ClusterTurn:
+    """Take the CRDs back, and return the turn with what that leaves behind. A repetition reports the same."""
+    clusters, target = services.clusters, turn.target
+    return turn.noting(await clusters.revert_crds(target.cluster_id, turn.deployment.id, turn.guard))
 
 
-def _reverted(turn: ClusterTurn, revision: int, left_behind: tuple[str, ...] = ()) -> RolloutTarget:
+def _reverted(turn: ClusterTurn, revision: int) -> RolloutTarget:
     if not turn.checks_health:
-        return _ended(turn, revision, left_behind)
-    message = turn.noting(left_behind)
-    return turn.advance(
-        TargetStep.VALIDATE_REVERTED, revision=revision, progress=GateProgress(), message=message
-    )
+        return _ended(turn, revision)
+    return turn.advance(TargetStep.VALIDATE_REVERTED, revision=revision, progress=GateProgress())
 
 
 async def remove(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:
@@ -141,13 +141,12 @@ async def remove(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:
     verdict = match_uninstall(intent, await services.helm.history(target.cluster_id, target.next))
     if verdict.match is IntentMatch.CHANGED:
         return turn.end(TargetStep.ROLLBACK_FAILED, "ChangedByOther", verdict.message)
-    left_behind: tuple[str, ...] = ()
+    turn = await _with_crds_reverted(turn, services)
     if verdict.match is not IntentMatch.DONE:
-        left_behind = await _revert_crds(turn, services)
         try:
             await services.helm.uninstall(target.cluster_id, target.next, turn.guard)
         except HelmFailed as error:
             return turn.end(TargetStep.ROLLBACK_FAILED, "HelmFailed", str(error))
         except HelmInterrupted as error:
             return turn.wait_or_give_up("HelmInterrupted", str(error))
-    return turn.end(TargetStep.ROLLED_BACK, target.reason, turn.noting(left_behind))
+    return turn.end(TargetStep.ROLLED_BACK, target.reason, target.message)
