@@ -67,6 +67,8 @@ class FakeCluster:
         self.two_controllers = False
         self.left: tuple[FieldConflict, ...] = ()
         """The fields that the last rollback left to their owners."""
+        self.accepted: tuple[FieldConflict, ...] = ()
+        """The fields that the gates of a version accept with other owners."""
 
     def history(self, release: ReleaseRef) -> list[ReleaseRecord]:
         return self.records.setdefault(release, [])
@@ -300,9 +302,12 @@ class FakeClusters:
         async with self.interrupt("record_baseline"):
             await self._reach(cluster_id, "record_baseline")
 
-    async def observe(self, cluster_id: uuid.UUID, release: ReleaseRef) -> OperatorHealth:
+    async def observe(
+        self, cluster_id: uuid.UUID, release: ReleaseRef, *, left: tuple[FieldConflict, ...] = ()
+    ) -> OperatorHealth:
         async with self.interrupt("observe"):
             cluster = await self._reach(cluster_id, "observe")
+            cluster.accepted = left or cluster.accepted
             revision, chart = cluster.chart_of(release)
             running = cluster.replicas.get(release, 0)
             if not running:

@@ -82,6 +82,8 @@ class OperatorOnCluster(msgspec.Struct, frozen=True, rename="camel"):
     drift: tuple[FieldDrift, ...] = ()
     """Fields of the release that somebody else has changed since, and objects that are missing. Nothing corrects them."""
     drift_checked_at: datetime | None = None
+    warnings: tuple[str, ...] = ()
+    """Things that a person should do in time, as with a certificate of a webhook that is about to expire."""
 
 
 class OperatorHealthReport(msgspec.Struct, frozen=True, rename="camel"):
@@ -179,6 +181,7 @@ def _entry(reading: ReleaseReading, now: datetime) -> OperatorOnCluster:
         checks=checks,
         drift=health.drift.fields if checks and health and health.drift else (),
         drift_checked_at=health.drift.checked_at if checks and health and health.drift else None,
+        warnings=health.certificates.warnings if checks and health and health.certificates else (),
     )
 
 

@@ -43,9 +43,13 @@ DEPLOYMENT = uuid.UUID(int=99)
 DIGEST = "sha256:chart-2"
 
 
-def controller(image: str = "widget:2", replicas: int = 1) -> dict[str, Any]:
+def controller(
+    image: str = "widget:2", replicas: int = 1, volumes: list[Any] | None = None, **fields: Any
+) -> dict[str, Any]:
     labels = {"app": "widget-operator"}
-    container = {"name": "manager", "image": image}
+    pod: dict[str, Any] = {"containers": [{"name": "manager", "image": image, **fields}]}
+    if volumes is not None:
+        pod["volumes"] = volumes
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -53,7 +57,7 @@ def controller(image: str = "widget:2", replicas: int = 1) -> dict[str, Any]:
         "spec": {
             "replicas": replicas,
             "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
         },
     }
 
@@ -155,13 +159,32 @@ class OperatorFixture:
                 )
             )
 
-    async def install(self, *extra: dict[str, Any], image: str = "widget:2", revision: int = 2) -> None:
+    async def install(
+        self, *extra: dict[str, Any], image: str = "widget:2", revision: int = 2, **fields: Any
+    ) -> None:
         """Apply a revision as Helm does: the objects, then the record. Pods start as the devcluster lets them."""
-        objects = [controller(image), *extra]
+        objects = [controller(image, **fields), *extra]
         for each in ({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, *objects):
             await self.client.apply(each, force=True, field_manager="helm")
         record = release_secret(revision, *objects, labels={DEPLOYMENT_LABEL: str(DEPLOYMENT)})
         await self.client.apply(record, force=True, field_manager="helm")
+
+    async def change_container(self, change: dict[str, Any], *, field_manager: str) -> None:
+        """Change the container of the controller as a client other than Helm does, or remove fields set to None."""
+        live = await self.client.get("apps/v1/Deployment", RELEASE.name, namespace=NAMESPACE)
+        (container,) = live["spec"]["template"]["spec"]["containers"]
+        changed = {key: value for key, value in {**container, **change}.items() if value is not None}
+        await self._patch_template({"spec": {"containers": [changed]}}, field_manager)
+
+    async def restart(self) -> None:
+        """Start the pods again as `kubectl rollout restart` does."""
+        annotations = {"kubectl.kubernetes.io/restartedAt": self.now.isoformat()}
+        await self._patch_template({"metadata": {"annotations": annotations}}, "kubectl-rollout")
+
+    async def _patch_template(self, template: dict[str, Any], field_manager: str) -> None:
+        patch = {"spec": {"template": template}}
+        name, manager = RELEASE.name, field_manager
+        await self.client.patch("apps/v1/Deployment", name, patch, namespace=NAMESPACE, field_manager=manager)
 
     async def define(self, **spec: Any) -> None:
         """Apply the CRD, and wait until both versions are served."""

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 from kapsa.fleet.domain.health import CheckKind, Evidence
+from kapsa.fleet.domain.rollout.plans import FieldConflict
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.health.health_store import PostgresHealth
 from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import PostgresClusters
@@ -136,3 +140,47 @@ async def test_pods_of_a_template_that_somebody_changed_pass_no_gate(operator: O
         f'.spec.template.spec.containers[name="manager"].image of Deployment {RELEASE.namespace}/{RELEASE.name} '
         "was changed by kubectl-edit"
     )
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "act"),
+    [
+        pytest.param(
+            {"env": [{"name": "DEBUG", "value": "1"}]},
+            '.env[name="DEBUG"].name',
+            "changed by kubectl-set",
+            id="a variable is added",
+        ),
+        pytest.param({"args": None}, ".args", "removed by another client", id="arguments are removed"),
+    ],
+)
+async def test_pods_of_a_template_with_more_or_fewer_fields_than_approved_pass_no_gate(
+    operator: OperatorFixture, change: dict[str, Any], field: str, act: str
+) -> None:
+    await operator.define()
+    await operator.install(args=["--fast"])
+    await operator.ready()
+    assert (await operator.observe()).evidence is Evidence.HEALTHY
+    await operator.change_container(change, field_manager="kubectl-set")
+    await operator.restart()
+    await operator.ready()
+    (drift,) = [each for each in (await operator.observe()).checks if each.reason == "Drift"]
+    assert drift.message.startswith(
+        f'.spec.template.spec.containers[name="manager"]{field} of Deployment '
+        f"{RELEASE.namespace}/{RELEASE.name} was {act}"
+    )
+
+
+async def test_a_restart_and_the_fields_that_a_plan_leaves_to_others_pass_a_gate(
+    operator: OperatorFixture,
+) -> None:
+    await operator.define()
+    await operator.install()
+    await operator.change_container({"terminationMessagePath": "/tuned"}, field_manager="tuner")
+    await operator.restart()
+    await operator.ready()
+    assert (await operator.observe()).evidence is Evidence.UNKNOWN
+    field = '.spec.template.spec.containers[name="manager"].terminationMessagePath'
+    left = (FieldConflict(f"Deployment {RELEASE.namespace}/{RELEASE.name}", field, "tuner"),)
+    health = await operator.observer.observe(CLUSTER, RELEASE, left=left)
+    assert health.evidence is Evidence.HEALTHY, health

@@ -125,7 +125,7 @@ class Operations:
     async def deployment(self, connection: None, deployment_id: uuid.UUID) -> Any:
         return SimpleNamespace(chart_digest="sha256:green") if deployment_id == DEPLOYMENT else None
 
-    async def observe(self, cluster_id: uuid.UUID, release: ReleaseRef) -> OperatorHealth:
+    async def observe(self, cluster_id: uuid.UUID, release: ReleaseRef, **_: Any) -> OperatorHealth:
         return OperatorHealth(7, str(release), ())
 
     async def record_baseline(self, *_: Any) -> None:

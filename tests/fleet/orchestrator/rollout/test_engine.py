@@ -223,6 +223,18 @@ async def test_a_rollback_leaves_the_fields_that_the_plan_leaves_to_their_owners
         assert fleet.clusters["dev-1"].left == expected
 
 
+async def test_a_gate_accepts_the_fields_that_the_plan_leaves_to_their_owners(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    left = (FieldConflict("Deployment widgets/controller", ".spec.template.spec.priority", "tuner"),)
+    fleet.sources.report = {"conflicts": left}
+    await fleet.create(CANARY, on_conflict=ConflictPolicy.TAKE)
+    await fleet.run()
+    assert fleet.clusters["dev-1"].accepted == ()
+    await fleet.create(CANARY, version="3.0.0", on_conflict=ConflictPolicy.LEAVE)
+    await fleet.run()
+    assert fleet.clusters["dev-1"].accepted == left
+
+
 async def test_a_template_that_somebody_changed_pauses_a_deployment_and_stops_no_rollback(
     database: Database,
 ) -> None:

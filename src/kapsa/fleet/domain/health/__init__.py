@@ -4,7 +4,10 @@
 - `gates`: the checks of a new revision, and the decision of its gate.
 - `workloads`, `webhooks`, `resources`, `leases`: the judgement of each part of an operator.
 - `memory`: what one reading leaves for the next, and the baseline that an upgrade is judged against.
+- `certificates`: certificates of webhooks that expire soon.
+- `owned_fields`: who has set which fields of an object.
 - `drift`: fields of a release that somebody else has changed. It is shown, and judged by nobody.
+- `templates`: pod templates that are not as they were approved. They pass no gate.
 - `judgement`: all parts of an operator together.
 """
 

@@ -5,7 +5,7 @@ from datetime import datetime
 
 import msgspec
 
-from kapsa.fleet.domain.health.drift import DriftReading
+from kapsa.fleet.domain.health.certificates import CertificateFacts
 from kapsa.fleet.domain.health.leases import LeaseFacts, judge_leases, remember_leases
 from kapsa.fleet.domain.health.memory import HealthLimits, HealthMemory, ResourceBaseline, recall
 from kapsa.fleet.domain.health.resources import KindFacts, judge_resources, remember_resources
@@ -13,10 +13,7 @@ from kapsa.fleet.domain.health.verdicts import CheckKind, Evidence, HealthCheck,
 from kapsa.fleet.domain.health.webhooks import ProbeFacts, judge_probes
 from kapsa.fleet.domain.health.workloads import WorkloadFacts, count_ready, judge_workloads, remember_pods
 
-__all__ = ["OperatorFacts", "judge_operator", "judge_template"]
-
-
-_TEMPLATE = ".spec.template"
+__all__ = ["OperatorFacts", "judge_operator"]
 
 
 class OperatorFacts(msgspec.Struct, frozen=True):
@@ -28,6 +25,8 @@ class OperatorFacts(msgspec.Struct, frozen=True):
     kinds: tuple[KindFacts, ...] = ()
     probes: tuple[ProbeFacts, ...] = ()
     leases: tuple[LeaseFacts, ...] = ()
+    certificates: tuple[CertificateFacts, ...] | None = None
+    """None if they were not read this time."""
     unread: tuple[HealthCheck, ...] = ()
     """Unknown checks: the parts that could not be read, with the reason."""
 
@@ -64,22 +63,6 @@ def judge_operator(
         leases=memory.leases if CheckKind.PODS in unread else remember_leases(facts.leases, memory, now),
     )
     return _health(facts, checks), next_memory
-
-
-def judge_template(drift: DriftReading) -> HealthCheck | None:
-    """Return a check that passes no gate if somebody changed the pod template of a controller; else None.
-
-    Its pods then say nothing about the version that was approved.
-    """
-    changed = [each for each in drift.fields if each.field.startswith(_TEMPLATE)]
-    if not changed:
-        return None
-    first, more = changed[0], len(changed) - 1
-    message = f"{first.field} of {first.object} was changed by {first.manager}" + (
-        f"; {more} more" if more else ""
-    )
-    advice = "take the change back, or deploy again and decide with onConflict"
-    return HealthCheck(CheckKind.TEMPLATE, Evidence.UNKNOWN, "Drift", f"{message}: {advice}"[:500])
 
 
 def _health(facts: OperatorFacts, checks: Sequence[HealthCheck | None]) -> OperatorHealth:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from kapsa.fleet.domain.health.certificates import CertificateReading
 from kapsa.fleet.domain.health.drift import DriftReading
 
 __all__ = ["CheckKind", "Evidence", "HealthCheck", "OperatorHealth", "combined", "worst_check"]
@@ -54,6 +55,8 @@ class OperatorHealth(msgspec.Struct, frozen=True, rename="camel"):
     controller_pods: int = 0
     drift: DriftReading | None = None
     """None until it was read. It is not evidence: what somebody changed may work."""
+    certificates: CertificateReading | None = None
+    """None until they were read. A certificate that expires soon is a warning, and fails nothing yet."""
 
     def without(self, kind: CheckKind) -> "OperatorHealth":
         """Return the health without the checks of a kind."""

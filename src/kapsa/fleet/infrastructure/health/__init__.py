@@ -8,6 +8,7 @@
 - `webhook_prober`, `conversion_prober`: dry-run writes through the API server.
 - `metrics`: the time of checks, and how many operators are healthy.
 - `sample_objects`: objects for those writes.
+- `certificate_reader`: when the certificates of webhooks expire.
 - `drift_reader`: the fields of a release that somebody else has changed.
 - `timed_calls`: the time of a call without the delays of retries.
 """

@@ -7,11 +7,13 @@ from datetime import datetime
 from typing import TypeVar
 
 from kapsa.fleet.domain.health import CheckKind, Evidence, HealthCheck
+from kapsa.fleet.domain.health.certificates import CertificateFacts
 from kapsa.fleet.domain.health.judgement import OperatorFacts
 from kapsa.fleet.domain.health.memory import HealthMemory
 from kapsa.fleet.domain.health.resources import KindFacts
 from kapsa.fleet.domain.health.workloads import WorkloadFacts
 from kapsa.fleet.infrastructure.clusters.answers import log_unreadable, reason_of
+from kapsa.fleet.infrastructure.health.certificate_reader import read_certificates
 from kapsa.fleet.infrastructure.health.conversion_prober import ConversionProber
 from kapsa.fleet.infrastructure.health.metrics import WHOLE_CHECK, HealthMetrics
 from kapsa.fleet.infrastructure.health.release_reader import DeployedRelease
@@ -42,9 +44,15 @@ class ClusterHealthReading:
         self._namespaces: dict[str, asyncio.Task[NamespaceContent]] = {}
 
     async def facts(
-        self, release: DeployedRelease, chart_digest: str, crds: Sequence[str], memory: HealthMemory
+        self,
+        release: DeployedRelease,
+        chart_digest: str,
+        crds: Sequence[str],
+        memory: HealthMemory,
+        *,
+        certificates: bool = False,
     ) -> OperatorFacts:
-        """Return the facts about an operator."""
+        """Return the facts about an operator, and about the certificates of its webhooks if they are asked for."""
         started = time.perf_counter()
         unread: list[HealthCheck] = []
         pods = self._timed(CheckKind.PODS, self._workloads(release))
@@ -67,6 +75,7 @@ class ClusterHealthReading:
             kinds=kinds,
             probes=tuple(probes),
             leases=tuple(lease_facts(contents, workloads, memory, self._now)),
+            certificates=await self._certificates(release, definitions, contents) if certificates else None,
             unread=tuple(unread),
         )
 
@@ -78,6 +87,17 @@ class ClusterHealthReading:
     async def kinds(self, definitions: Sequence[CrdContent]) -> tuple[KindFacts, ...]:
         """Return the resources of CRDs that are not current."""
         return tuple(await asyncio.gather(*(read_kind(self._client, each) for each in definitions)))
+
+    async def _certificates(
+        self, release: DeployedRelease, crds: Sequence[CrdContent], contents: Sequence[NamespaceContent]
+    ) -> tuple[CertificateFacts, ...] | None:
+        """Return the certificates of webhooks, None if the cluster refuses: no check depends on them."""
+        try:
+            return await read_certificates(self._client, release, crds, contents)
+        except Unauthorized:
+            raise
+        except (ApiError, DecodeError, UnknownKind):
+            return None
 
     async def _workloads(
         self, release: DeployedRelease

@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -21,11 +21,21 @@ _PARALLEL = 8
 _MOST_OBJECTS = 500
 _MOST_FIELDS = 100
 
+CompareOwners = Callable[[Mapping[str, Any], Any, str], Iterator[tuple[str, str]]]
+
 
 async def read_drift(
-    client: Client, release: ReleaseRef, now: datetime, *, kinds: Collection[str] = ()
+    client: Client,
+    release: ReleaseRef,
+    now: datetime,
+    *,
+    kinds: Collection[str] = (),
+    compare: CompareOwners = changed_fields,
 ) -> DriftReading:
-    """Return the drift of a release, or of its objects of some kinds. CRDs are left out: the fleet applies them."""
+    """Return the drift of a release, or of its objects of some kinds. CRDs are left out: the fleet applies them.
+
+    `compare` decides what drift is: `changed_fields`, or `template_changes` for a gate.
+    """
     installed = await read_objects(client, release)
     if installed is None:
         return DriftReading(now)
@@ -34,14 +44,14 @@ async def read_drift(
 
     async def one(manifest: Mapping[str, Any]) -> list[FieldDrift]:
         async with slots:
-            return await _object_drift(client, installed, manifest)
+            return await _object_drift(client, installed, manifest, compare)
 
     drifts = await asyncio.gather(*(one(each) for each in chosen[:_MOST_OBJECTS]))
     return DriftReading(now, tuple(itertools.islice(itertools.chain.from_iterable(drifts), _MOST_FIELDS)))
 
 
 async def _object_drift(
-    client: Client, installed: ReleaseObjects, manifest: Mapping[str, Any]
+    client: Client, installed: ReleaseObjects, manifest: Mapping[str, Any], compare: CompareOwners
 ) -> list[FieldDrift]:
     kind, name = kind_of(manifest), str(manifest["metadata"].get("name", ""))
     namespace = ""
@@ -53,7 +63,7 @@ async def _object_drift(
         return []
     except NotFound:
         return [FieldDrift(object_name(manifest, namespace), "", "")]
-    changes = changed_fields(manifest, live["metadata"].get("managedFields"), _HELM)
+    changes = compare(manifest, live["metadata"].get("managedFields"), _HELM)
     return [
         FieldDrift(object_name(manifest, namespace), field, clean_text(manager))
         for field, manager in itertools.islice(changes, _MOST_FIELDS)

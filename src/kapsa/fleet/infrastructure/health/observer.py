@@ -16,10 +16,13 @@ import msgspec
 
 from kapsa.fleet.domain.errors import UnknownObject
 from kapsa.fleet.domain.health import OperatorHealth
+from kapsa.fleet.domain.health.certificates import CertificateReading, judge_certificates
 from kapsa.fleet.domain.health.drift import DriftReading
-from kapsa.fleet.domain.health.judgement import judge_operator, judge_template
+from kapsa.fleet.domain.health.judgement import judge_operator
 from kapsa.fleet.domain.health.memory import HealthLimits, HealthMemory
 from kapsa.fleet.domain.health.resources import baseline_of
+from kapsa.fleet.domain.health.templates import judge_template, template_changes
+from kapsa.fleet.domain.rollout.plans import FieldConflict
 from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.clusters.answers import answering, clean_text
 from kapsa.fleet.infrastructure.health.cluster_facts import ClusterHealthReading
@@ -70,13 +73,17 @@ class OperatorObserver:
         self._metrics = metrics
         self._releases = ReleaseReader()
 
-    async def observe(self, cluster_id: uuid.UUID, release: ReleaseRef) -> OperatorHealth:
+    async def observe(
+        self, cluster_id: uuid.UUID, release: ReleaseRef, *, left: tuple[FieldConflict, ...] = ()
+    ) -> OperatorHealth:
         """Read the health of the operator that a release runs, relative to the baseline of its deployment.
+
+        `left` has the fields that the plan leaves to other managers.
 
         Raises `ClusterUnreachable` if the cluster does not answer, `ClusterGone` if it is no longer registered.
         """
         async with self._reading(cluster_id, "operator.observe", str(release)) as reading:
-            return await self._read(reading, cluster_id, release, relative=True)
+            return await self._read(reading, cluster_id, release, relative=True, left=left)
 
     async def record_baseline(
         self, cluster_id: uuid.UUID, operator_id: uuid.UUID, chart_digest: str, live: ReleaseRef
@@ -116,7 +123,13 @@ class OperatorObserver:
         return len(releases)
 
     async def _read(
-        self, reading: "_Reading", cluster_id: uuid.UUID, release: ReleaseRef, *, relative: bool
+        self,
+        reading: "_Reading",
+        cluster_id: uuid.UUID,
+        release: ReleaseRef,
+        *,
+        relative: bool,
+        left: tuple[FieldConflict, ...] = (),
     ) -> OperatorHealth:
         deployed = await self._releases.deployed(reading.client, cluster_id, release)
         if deployed is None:
@@ -131,12 +144,17 @@ class OperatorObserver:
             )
         memory = stored.memory if stored else HealthMemory()
         origin = origin or ReleaseOrigin(uuid.UUID(int=0))
-        facts = await reading.facts.facts(deployed, origin.chart_digest, origin.crds, memory)
+        earlier = _certificates(stored, deployed.revision, reading.now - self._limits.drift)
+        facts = await reading.facts.facts(
+            deployed, origin.chart_digest, origin.crds, memory, certificates=earlier is None
+        )
         health, memory = judge_operator(facts, memory, baseline, self._limits, reading.now)
         drift = await self._drift(reading, release, stored, health.revision, read=not relative)
         if relative:
-            health = await self._of_template(reading, release, health)
-        health = msgspec.structs.replace(_presentable(health), drift=drift)
+            health = await self._of_template(reading, release, health, left)
+        if facts.certificates is not None:
+            earlier = judge_certificates(facts.certificates, reading.now)
+        health = _presentable(msgspec.structs.replace(health, drift=drift, certificates=earlier))
         async with self._transactions.transaction() as connection:
             kept = StoredReading(health, memory, reading.now)
             await self._store.put_reading(connection, cluster_id, release, kept)
@@ -163,11 +181,17 @@ class OperatorObserver:
             return earlier  # the health of the operator does not depend on it
 
     async def _of_template(
-        self, reading: "_Reading", release: ReleaseRef, health: OperatorHealth
+        self,
+        reading: "_Reading",
+        release: ReleaseRef,
+        health: OperatorHealth,
+        left: tuple[FieldConflict, ...],
     ) -> OperatorHealth:
         """Return health for a gate: pods prove nothing about a version if somebody changed their template."""
-        drift = await read_drift(reading.client, release, reading.now, kinds=WORKLOADS)
-        check = judge_template(drift)
+        drift = await read_drift(
+            reading.client, release, reading.now, kinds=WORKLOADS, compare=template_changes
+        )
+        check = judge_template(drift, [(each.object, each.field) for each in left])
         return health if check is None else msgspec.structs.replace(health, checks=(*health.checks, check))
 
     @asynccontextmanager
@@ -213,4 +237,14 @@ def _presentable(health: OperatorHealth) -> OperatorHealth:
     checks = tuple(
         msgspec.structs.replace(check, message=clean_text(check.message)) for check in health.checks
     )
-    return msgspec.structs.replace(health, checks=checks)
+    certificates = health.certificates
+    if certificates is not None:
+        warnings = tuple(map(clean_text, certificates.warnings))
+        certificates = msgspec.structs.replace(certificates, warnings=warnings)
+    return msgspec.structs.replace(health, checks=checks, certificates=certificates)
+
+
+def _certificates(stored: StoredReading | None, revision: int, since: datetime) -> CertificateReading | None:
+    """Return the last reading of a revision's certificates, None if it is due again."""
+    reading = stored.health.certificates if stored and stored.health.revision == revision else None
+    return reading if reading is not None and reading.checked_at > since else None

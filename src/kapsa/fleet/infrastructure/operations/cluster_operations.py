@@ -4,6 +4,7 @@ import uuid
 from typing import Protocol
 
 from kapsa.fleet.domain.health import CheckKind, Evidence, HealthCheck, OperatorHealth
+from kapsa.fleet.domain.rollout.plans import FieldConflict
 from kapsa.fleet.domain.rollout.releases import DEPLOYMENT_LABEL, ReleaseRef
 from kapsa.fleet.infrastructure.operations.crds.crd_changes import CrdChanges
 from kapsa.fleet.infrastructure.operations.crds.storage_migration import StorageMigration
@@ -29,7 +30,9 @@ __all__ = ["HealthObserver", "ManagedClusterOperations"]
 class HealthObserver(Protocol):
     """A reader of the health of operators."""
 
-    async def observe(self, cluster_id: uuid.UUID, release: ReleaseRef) -> OperatorHealth:
+    async def observe(
+        self, cluster_id: uuid.UUID, release: ReleaseRef, *, left: tuple[FieldConflict, ...] = ()
+    ) -> OperatorHealth:
         """Sweep a cluster now, and return the health of the operator that a release runs."""
         ...
 
@@ -85,9 +88,11 @@ class ManagedClusterOperations:
         """Store resources in the version before a deployment, while its controller still converts them."""
         return await self._crds.return_storage(cluster_id, deployment_id, guard)
 
-    async def observe(self, cluster_id: uuid.UUID, release: ReleaseRef) -> OperatorHealth:
+    async def observe(
+        self, cluster_id: uuid.UUID, release: ReleaseRef, *, left: tuple[FieldConflict, ...] = ()
+    ) -> OperatorHealth:
         """Sweep the cluster now, and return the health of the operator that a release runs."""
-        return await self._observer.observe(cluster_id, release)
+        return await self._observer.observe(cluster_id, release, left=left)
 
     async def record_baseline(
         self, cluster_id: uuid.UUID, operator_id: uuid.UUID, chart_digest: str, live: ReleaseRef

@@ -8,6 +8,7 @@ from typing import Protocol
 import msgspec
 
 from kapsa.fleet.domain.health import OperatorHealth
+from kapsa.fleet.domain.rollout.plans import FieldConflict
 from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard
 
@@ -102,8 +103,13 @@ class ClusterOperations(Protocol):
         """Record what an upgrade is compared with, before it: custom resources that fail, and the Leases in use."""
         ...
 
-    async def observe(self, cluster_id: uuid.UUID, release: ReleaseRef) -> OperatorHealth:
-        """Sweep the cluster now, and return the health of the operator that a release runs."""
+    async def observe(
+        self, cluster_id: uuid.UUID, release: ReleaseRef, *, left: tuple[FieldConflict, ...] = ()
+    ) -> OperatorHealth:
+        """Sweep the cluster now, and return the health of the operator that a release runs.
+
+        Pods whose template somebody has changed prove nothing, except in the fields that the plan has left to others.
+        """
         ...
 
     async def validate_idle(self, cluster_id: uuid.UUID, release: ReleaseRef) -> OperatorHealth:

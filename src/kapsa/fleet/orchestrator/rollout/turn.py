@@ -48,7 +48,7 @@ class ClusterTurn(msgspec.Struct, frozen=True):
     settings: EngineSettings
     guard: LeaseGuard
     left: tuple[FieldConflict, ...] = ()
-    """The fields that the plan leaves to their owners, for the step that takes the release back."""
+    """The fields that the plan leaves to their owners, for gates and for the step that takes the release back."""
 
     @property
     def stage(self) -> RolloutStage | None:

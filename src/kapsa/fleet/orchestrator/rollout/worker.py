@@ -81,6 +81,7 @@ STEPS: Mapping[TargetStep, Step] = {
     TargetStep.VALIDATE_REVERTED: validate_reverted,
 }
 _APPLIES = frozenset({TargetStep.UPGRADE, TargetStep.INSTALL_NEXT})
+_LEAVES = frozenset({TargetStep.VALIDATE, TargetStep.WATCH, TargetStep.REVERT})
 _TURNS_BACK = frozenset(
     {
         TargetState.PENDING,
@@ -149,8 +150,8 @@ class ClusterWorker:
     async def _left(
         self, connection: Connection, deployment: VersionDeployment, target: RolloutTarget
     ) -> tuple[FieldConflict, ...]:
-        """Return the fields that the plan leaves to their owners; a rollback leaves them, too."""
-        if target.step is not TargetStep.REVERT or deployment.on_conflict is not ConflictPolicy.LEAVE:
+        """Return the fields that the plan leaves to their owners: gates accept them, and a rollback leaves them, too."""
+        if target.step not in _LEAVES or deployment.on_conflict is not ConflictPolicy.LEAVE:
             return ()
         plan = await self._store.plan(connection, deployment.id)
         clusters = plan.clusters if plan is not None else ()

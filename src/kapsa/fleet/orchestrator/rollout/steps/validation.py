@@ -96,7 +96,7 @@ async def _observed(
     turn: ClusterTurn, services: ClusterServices, release: ReleaseRef
 ) -> OperatorHealth | ClusterUnreachable:
     try:
-        return await services.clusters.observe(turn.target.cluster_id, release)
+        return await services.clusters.observe(turn.target.cluster_id, release, left=turn.left)
     except ClusterUnreachable as error:
         return error
 
