@@ -60,7 +60,7 @@ class FakeCluster:
         self.crd_bases: list[str | None] = []
         """The charts that a rollback of those CRDs would return to."""
         self.crd_returns: dict[uuid.UUID, str] = {}
-        """What the CRDs say about resources that a rollback could not convert back, by deployment."""
+        """Sentences on CRDs about resources that a rollback could not convert back, by deployment."""
         self.manifests: list[bytes] = []
         self.completed: list[str] = []
         """Helm's writes that ran to their end."""
