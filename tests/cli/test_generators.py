@@ -147,6 +147,7 @@ def test_new_creates_a_project_and_prints_the_next_step(folder: Path) -> None:
         (["crd", "broken"], "Loop.spec.inner: LoopSpec contains itself"),
         (["rbac", "things:Thing"], "is not an Operator"),
         (["rbac", "things:operator", "--role", "Role"], "needs a ClusterRole"),
+        (["rbac", "things:operator", "--home"], "leave out --home"),
         (["new", "json"], "is reserved"),
     ],
 )

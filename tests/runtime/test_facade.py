@@ -33,6 +33,7 @@ INTERNAL = {
     },
     "handed out by the work queue, the informer and the running operator; users read them and never construct them": {
         "HealthCheckResult",
+        "ClusterMetrics",
         "ControllerMetrics",
         "HealthChecks",
         "Item",

@@ -44,6 +44,12 @@ def command(
             "--role", help="auto: a Role in each watched namespace, or a ClusterRole if all are watched."
         ),
     ] = Scope.AUTO,
+    home: Annotated[
+        bool,
+        typer.Option(
+            "--home", help="For an operator of many clusters: the roles in the cluster that it runs in."
+        ),
+    ] = False,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write to a file instead of standard output."),
@@ -60,10 +66,15 @@ def command(
     if check and output is None:
         raise TargetError("--check needs a file to compare with: give --output")
     operator = load_operator(target)
+    if home and operator.clusters is None:
+        raise TargetError(f"operator {operator.name} works in its own cluster alone: leave out --home")
     name = name or operator.name
     try:
         manifests = rbac_manifests(
-            operator.rights(), name=name, namespace=namespace or f"{name}-system", scope=role.value
+            operator.home_rights() if home else operator.rights(),
+            name=name,
+            namespace=namespace or f"{name}-system",
+            scope=role.value,
         )
     except ValueError as error:
         raise TargetError(str(error)) from error

@@ -105,6 +105,14 @@ from kapsa.runtime.generate.rbac import (
     rule_for,
 )
 from kapsa.runtime.operator.access_review import MissingRule, missing_rules
+from kapsa.runtime.operator.cluster_run import ClusterRun
+from kapsa.runtime.operator.clusters import (
+    ClusterProvider,
+    ClusterSet,
+    KubeconfigDirectory,
+    MemberCluster,
+    StaticClusters,
+)
 from kapsa.runtime.operator.declaration import Collect, Companion, EveryReplica
 from kapsa.runtime.operator.election import LeaderElection
 from kapsa.runtime.operator.lifecycle import RunningOperator
@@ -161,6 +169,9 @@ __all__ = [
     "Clock",
     "ClusterAccess",
     "ClusterConfig",
+    "ClusterProvider",
+    "ClusterRun",
+    "ClusterSet",
     "Collect",
     "Companion",
     "Condition",
@@ -196,6 +207,7 @@ __all__ = [
     "Key",
     "Keys",
     "Kind",
+    "KubeconfigDirectory",
     "LabelSelector",
     "LeaderElection",
     "Lifetimes",
@@ -203,6 +215,7 @@ __all__ = [
     "LogOptions",
     "Manifest",
     "Mapper",
+    "MemberCluster",
     "MethodNotAllowed",
     "MissingRights",
     "MissingRule",
@@ -246,6 +259,7 @@ __all__ = [
     "SchemaError",
     "Spec",
     "StaticAccess",
+    "StaticClusters",
     "Status",
     "StatusCause",
     "StoredObject",

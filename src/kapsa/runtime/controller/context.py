@@ -69,6 +69,11 @@ class Context(Generic[R]):
         return self._primary.stored
 
     @property
+    def cluster(self) -> str:
+        """The name of the resource's cluster; empty for an operator of one cluster."""
+        return self._services.cluster
+
+    @property
     def reasons(self) -> tuple[Reason, ...]:
         """The reasons for this run."""
         return self._primary.reasons
@@ -82,9 +87,10 @@ class Context(Generic[R]):
     def log(self) -> Any:
         """A logger that is bound to the controller and the resource."""
         if self._log is None:
-            self._log = structlog.get_logger("kapsa.controller").bind(
+            log = structlog.get_logger("kapsa.controller").bind(
                 controller=self._services.declared.name, namespace=self.key.namespace, name=self.key.name
             )
+            self._log = log.bind(cluster=self.cluster) if self.cluster else log
         return self._log
 
     def now(self) -> datetime:

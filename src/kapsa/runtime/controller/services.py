@@ -32,6 +32,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     children: ChildManifests
     subscriptions: Subscriptions
     runtime_watches: RuntimeWatches
+    cluster: str = ""
+    """The name of the cluster; empty for an operator of one cluster."""
 
     @classmethod
     def of(
@@ -43,6 +45,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
         applier: Applier,
         recorder: EventRecorder,
         metrics: ControllerMetrics,
+        cluster: str = "",
     ) -> Self:
         """Return the services of the controller with this declaration."""
         return cls(
@@ -55,4 +58,5 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
             children=ChildManifests(declared.gvk, client.discovery, (declared.kind, *declared.owned)),
             subscriptions=Subscriptions(),
             runtime_watches=RuntimeWatches(declared, cache),
+            cluster=cluster,
         )

@@ -14,7 +14,8 @@ from kapsa.runtime.cache.cache import Cache
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.controller.controller import Controller, check_declaration
 from kapsa.runtime.generate.crd import custom_resource_definitions, require_conversion
-from kapsa.runtime.generate.rbac import OperatorRights, WebhookRights
+from kapsa.runtime.generate.rbac import ControllerRights, OperatorRights, WebhookRights
+from kapsa.runtime.operator.clusters import ClusterProvider
 from kapsa.runtime.operator.election import LeaderElection
 from kapsa.runtime.resources.resource import CustomResource
 from kapsa.runtime.webhooks.webhooks import Webhooks
@@ -50,6 +51,7 @@ class OperatorDeclaration:
         name: str = "",
         namespaces: Sequence[str] = (),
         leader_election: LeaderElection | str | None = None,
+        clusters: ClusterProvider | None = None,
         webhooks: Webhooks | None = None,
         collect: Collect | None = None,
         companions: Sequence[Companion | EveryReplica] = (),
@@ -81,6 +83,8 @@ class OperatorDeclaration:
         controller if empty. If set, it is also the field manager of all writes."""
         self.namespaces = tuple(namespaces)
         """The namespaces to watch; all if empty."""
+        self.clusters = clusters
+        """The clusters that the controllers work in; None for the operator's own."""
         self.webhooks = webhooks
         """Validating, mutating and conversion webhooks, and the address they are served at."""
         self.collect = collect
@@ -110,6 +114,11 @@ class OperatorDeclaration:
         """Seconds without progress after which the event loop is reported as blocked."""
         self._check_names()
         self._check_paths()
+        if clusters is not None and webhooks is not None:
+            raise ValueError(
+                "webhooks are served to one cluster: run them in each cluster as an operator of their own, without "
+                "`clusters`"
+            )
 
     def _check_paths(self) -> None:
         paths = {
@@ -191,10 +200,23 @@ class OperatorDeclaration:
         return crds
 
     def rights(self) -> OperatorRights:
-        """Return the rights that this operator needs, derived from its declaration."""
+        """Return the rights that this operator needs, derived from its declaration.
+
+        If it has `clusters`, those that it needs in each cluster; `home_rights` are those in its own.
+        """
+        rights = self._rights(tuple(controller.rights() for controller in self.controllers))
+        return rights if self.clusters is None else msgspec.structs.replace(rights, lease="")
+
+    def home_rights(self) -> OperatorRights:
+        """Return the rights that this operator needs in the cluster that it runs in."""
+        if self.clusters is None:
+            return self.rights()
+        return msgspec.structs.replace(self._rights(()), events=False)
+
+    def _rights(self, controllers: tuple[ControllerRights, ...]) -> OperatorRights:
         election = self.leader_election
         return OperatorRights(
-            controllers=tuple(controller.rights() for controller in self.controllers),
+            controllers=controllers,
             namespaces=self.namespaces,
             lease=election.name if election is not None else "",
             lease_namespace=election.namespace if election is not None else "",

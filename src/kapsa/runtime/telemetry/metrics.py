@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import Any, Protocol
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
@@ -11,7 +11,15 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from kapsa.runtime.client.dispatch import Call
 
-__all__ = ["CONTENT_TYPE", "ControllerMetrics", "MeteredController", "MeteredInformer", "Metrics", "Result"]
+__all__ = [
+    "CONTENT_TYPE",
+    "ClusterMetrics",
+    "ControllerMetrics",
+    "MeteredController",
+    "MeteredInformer",
+    "Metrics",
+    "Result",
+]
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -79,18 +87,12 @@ class MeteredFlag(Protocol):
     def is_set(self) -> bool: ...
 
 
-class Metrics:
-    """All metrics of one running operator."""
+class ClusterMetrics:
+    """The metrics of an operator's work in one cluster."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(name, text, labels, registry=self.registry)
-
-        def histogram(name: str, text: str, *labels: str) -> Histogram:
-            return Histogram(name, text, labels, buckets=_SECONDS, registry=self.registry)
-
+        counter, histogram = self._counter, self._histogram
         self.reconciliations = counter(
             "controller_reconciliations_total", "Reconciles by outcome.", "controller", "result"
         )
@@ -122,22 +124,13 @@ class Metrics:
             "rest_client_request_duration_seconds", "Time until the API server responded.", "verb", "code"
         )
         self.events = counter("event_recorder_events_total", "Events by outcome.", "outcome")
-        self.leader = Gauge(
-            "leader_election_master_status", "1 while this process leads.", ("name",), registry=self.registry
-        )
-        self.lag = Gauge(
-            "event_loop_lag_seconds", "Delay of the last timer of the event loop.", registry=self.registry
-        )
-        self.blocked = counter(
-            "event_loop_blocked_total", "Times that the event loop was blocked for too long."
-        )
-        self.webhook_calls = counter(
-            "webhook_requests_total", "Webhook calls by outcome.", "webhook", "outcome"
-        )
-        self.webhook_times = histogram(
-            "webhook_request_duration_seconds", "Time until a webhook responded.", "webhook"
-        )
         self._calls: dict[tuple[str, int], tuple[Any, Any]] = {}
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, *labels: str) -> Histogram:
+        return Histogram(name, text, labels, buckets=_SECONDS, registry=self.registry)
 
     def observe_call(self, call: Call, code: int, seconds: float) -> None:
         """Count a request. An observer of the client."""
@@ -149,11 +142,6 @@ class Metrics:
         series[0].inc()
         if call.verb != "watch":
             series[1].observe(seconds)
-
-    def observe_webhook(self, name: str, outcome: str, seconds: float) -> None:
-        """Count a webhook call. An observer of the webhook server."""
-        self.webhook_calls.labels(name, outcome).inc()
-        self.webhook_times.labels(name).observe(seconds)
 
     def controller(self, name: str) -> ControllerMetrics:
         """Return the metrics of one controller."""
@@ -173,15 +161,54 @@ class Metrics:
         """Report these metrics, too, on each scrape."""
         self.registry.register(_OnScrape(families))
 
+
+class Metrics(ClusterMetrics):
+    """All metrics of one running operator: those of the process, of its own cluster, and of its member clusters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        counter, histogram = self._counter, self._histogram
+        self.leader = Gauge(
+            "leader_election_master_status", "1 while this process leads.", ("name",), registry=self.registry
+        )
+        self.lag = Gauge(
+            "event_loop_lag_seconds", "Delay of the last timer of the event loop.", registry=self.registry
+        )
+        self.blocked = counter(
+            "event_loop_blocked_total", "Times that the event loop was blocked for too long."
+        )
+        self.webhook_calls = counter(
+            "webhook_requests_total", "Webhook calls by outcome.", "webhook", "outcome"
+        )
+        self.webhook_times = histogram(
+            "webhook_request_duration_seconds", "Time until a webhook responded.", "webhook"
+        )
+        self._members: dict[str, ClusterMetrics] = {}
+
+    def observe_webhook(self, name: str, outcome: str, seconds: float) -> None:
+        """Count a webhook call. An observer of the webhook server."""
+        self.webhook_calls.labels(name, outcome).inc()
+        self.webhook_times.labels(name).observe(seconds)
+
+    def add_cluster(self, name: str) -> ClusterMetrics:
+        """Return new metrics for a member cluster. They are reported with its name as the label `cluster`."""
+        self._members[name] = metrics = ClusterMetrics()
+        return metrics
+
+    def remove_cluster(self, name: str) -> None:
+        """Report the metrics of a member cluster no longer."""
+        self._members.pop(name, None)
+
     def render(self) -> bytes:
         """Return all metrics in the text format: the operator's, then those of the process-wide registry."""
-        return generate_latest(_MergedRegistry(self.registry, REGISTRY))
+        members = {name: metrics.registry for name, metrics in self._members.items()}
+        return generate_latest(_MergedRegistry(self.registry, members, REGISTRY))
 
 
 class ControllerMetrics:
     """The metrics of one controller, with the labels resolved once. Also the observer of its queue."""
 
-    def __init__(self, metrics: Metrics, name: str) -> None:
+    def __init__(self, metrics: ClusterMetrics, name: str) -> None:
         self._results = {result: metrics.reconciliations.labels(name, result) for result in RESULTS}
         self._duration = metrics.durations.labels(name)
         self._drift = metrics.drift
@@ -216,19 +243,38 @@ class ControllerMetrics:
 
 
 class _MergedRegistry(CollectorRegistry):
-    """Several registries as one. Of two metrics with the same name the first is reported."""
+    """The registries of an operator as one.
 
-    def __init__(self, *registries: CollectorRegistry) -> None:
+    Metrics of member clusters are labelled with the cluster. Of two other metrics with the same name the first is
+    reported.
+    """
+
+    def __init__(
+        self, own: CollectorRegistry, members: Mapping[str, CollectorRegistry], process: CollectorRegistry
+    ) -> None:
         super().__init__()
-        self._registries = registries
+        self._own = own
+        self._members = members
+        self._process = process
 
     def collect(self) -> Iterator[Metric]:
-        reported: set[str] = set()
-        for registry in self._registries:
+        families = {family.name: family for family in self._own.collect()}
+        for cluster, registry in self._members.items():
             for family in registry.collect():
-                if family.name not in reported:
-                    reported.add(family.name)
-                    yield family
+                _add_samples(families, cluster, family)
+        for family in self._process.collect():
+            families.setdefault(family.name, family)
+        yield from families.values()
+
+
+def _add_samples(families: dict[str, Metric], cluster: str, family: Metric) -> None:
+    """Add the samples of a cluster's metric to the metric of that name, with the cluster as a label."""
+    merged = families.get(family.name)
+    if merged is None:
+        merged = families[family.name] = Metric(family.name, family.documentation, family.type, family.unit)
+    merged.samples += [
+        sample._replace(labels={"cluster": cluster, **sample.labels}) for sample in family.samples
+    ]
 
 
 class _OnScrape:

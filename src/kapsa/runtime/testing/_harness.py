@@ -247,7 +247,8 @@ class Harness:
         failed = [
             f"{sample.labels['controller']}: {sample.value:.0f} × {sample.labels['result']}"
             for run in self.running.values()
-            for family in run.metrics.reconciliations.collect()
+            for metrics in (run.metrics, *(each.metrics for each in run.clusters.values()))
+            for family in metrics.reconciliations.collect()
             for sample in family.samples
             if sample.name.endswith("_total") and sample.value and sample.labels["result"] in _FAILED
         ]
