@@ -26,7 +26,10 @@ COMMANDS = {
     "run": ("", "Run an operator: MODULE:OPERATOR."),
     "crd": ("crd", "Generate the CustomResourceDefinitions of a module."),
     "rbac": ("rbac", "Generate the least RBAC that an operator needs."),
-    "environments": ("environments", "Run the environments operator, or generate its manifests."),
+    "environments": (
+        "environments.command",
+        "Work with environments, run their operator, or generate its manifests.",
+    ),
     "fleet": ("fleet.command", "Run the fleet manager, which rolls operators out over many clusters."),
     "completion": ("completion", "Print the completion script of bash, zsh or fish."),
 }

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 
 import msgspec
 
-__all__ = ["DELETED_AT_ONCE", "Expiry", "ExpiryVerdict"]
+__all__ = ["DELETED_AT_ONCE", "Expiry", "ExpiryVerdict", "parse_moment"]
 
 DELETED_AT_ONCE = 0.3
 """The share of a group that may be deleted at once."""
@@ -22,6 +22,20 @@ _WINDOW_SECONDS = 3600.0
 _TOLERANCE_SECONDS = 60.0
 _TOLERANCE = 0.01
 """Clocks that are adjusted slowly drift apart by less than this share."""
+
+
+def parse_moment(text: str) -> datetime | None:
+    """Return the time that a text denotes, with a time zone and to the second; None if it denotes none.
+
+    >>> parse_moment("2030-01-31T12:00:00Z")
+    datetime.datetime(2030, 1, 31, 12, 0, tzinfo=datetime.timezone.utc)
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+        # As in the status: it has no fractions, and a year at either end of the calendar has no UTC.
+        return moment.astimezone(UTC).replace(microsecond=0) if moment.tzinfo is not None else None
+    except (ValueError, OverflowError):
+        return None
 
 
 class ExpiryVerdict(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,12 +18,15 @@ __all__ = [
     "ENVIRONMENT",
     "FINALIZER",
     "HOST_LIMIT",
+    "KEEP_UNTIL",
     "LABEL_LIMIT",
     "MANAGED_BY",
     "OPERATOR",
     "OWNER",
     "OWNER_UID",
     "PROJECT",
+    "REDEPLOY_REQUESTED",
+    "ROLE",
     "TEAM",
     "bounded",
     "host_label",
@@ -53,6 +56,12 @@ OWNER = "catalyst.dev/owner"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 APPROVED_COMMIT = "catalyst.dev/approved-commit"
 """An annotation with the only commit of a fork that may run."""
+KEEP_UNTIL = "catalyst.dev/keep-until"
+"""An annotation of an Environment with a time, such as 2030-01-31T12:00:00Z, before which it does not expire."""
+REDEPLOY_REQUESTED = "catalyst.dev/redeploy-requested"
+"""An annotation of an Environment. A new value replaces its pods and retries its failed build."""
+ROLE = "catalyst.dev/role"
+"""A label of the Environments that a Project created: preview or permanent. Others are left alone."""
 
 LABEL_LIMIT = 63
 HOST_LIMIT = 253

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from kapsa.environments.metrics import EnvironmentMetrics
+from kapsa.environments.names import REDEPLOY_REQUESTED
 from kapsa.environments.resources import Environment, Project, Registry, TeamNamespace
 from kapsa.environments.settings import Settings
 from kapsa.environments.tenancy.namespaces import ClaimedNamespace
@@ -16,6 +17,7 @@ from kapsa.runtime import Context
 __all__ = ["Manifest", "StepRun"]
 
 Manifest: TypeAlias = dict[str, Any]
+_REQUEST_LIMIT = 64
 
 
 class StepRun(msgspec.Struct, kw_only=True):
@@ -52,6 +54,11 @@ class StepRun(msgspec.Struct, kw_only=True):
     """The rendered objects."""
     render_inputs: str = ""
     """A digest of what they were rendered from, if they have generated values."""
+
+    @property
+    def redeploy_request(self) -> str | None:
+        """The last request of a person to replace the pods, which must not grow the status beyond measure."""
+        return self.environment.metadata.annotations.get(REDEPLOY_REQUESTED, "")[:_REQUEST_LIMIT] or None
 
     @property
     def namespace(self) -> str:

@@ -126,7 +126,7 @@ async def test_a_failed_build_is_tried_again_once_its_job_is_deleted(tenant: Ten
     await tenant.environment()
     failed = await tenant.reaches("one", "BuildReady", "False", "BuildFailed")
     assert failed.status.failure is not None
-    assert "delete the Job" in failed.status.failure.hint
+    assert "retry with `kapsa environments redeploy`" in failed.status.failure.hint
     workloads.heal()
     name = failed.status.failure.object.removeprefix("Job ")
     tenant.systems.images.push(f"registry.example.com/org/app:{commit_of('one')}")

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from datetime import datetime
 
 from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.git.address import is_commit
 from kapsa.adapters.oci.registries import DigestCache, Images
 from kapsa.environments.controllers.transitions import deletion, record, transitions
-from kapsa.environments.expiry import Expiry, ExpiryVerdict
+from kapsa.environments.expiry import Expiry, ExpiryVerdict, parse_moment
 from kapsa.environments.hosts.routes import CERTIFICATE, GATEWAY, HTTP_ROUTE
 from kapsa.environments.images.repository_rules import registry_refusal
 from kapsa.environments.images.retention import ImageRetention
 from kapsa.environments.metrics import EnvironmentMetrics
-from kapsa.environments.names import FINALIZER, OWNER_UID
+from kapsa.environments.names import FINALIZER, KEEP_UNTIL, OWNER_UID
 from kapsa.environments.namespace_objects.builds import (
     COMMIT_INDEX,
     EnvironmentBuilds,
@@ -351,7 +352,20 @@ def _record_commit(commit: str, environment: Environment, ctx: Context[Environme
         status.commit_seen_at = ctx.now().replace(microsecond=0)
     ttl = environment.spec.ttl
     start = min(status.commit_seen_at, environment.spec.source.committed_at or status.commit_seen_at)
-    status.expires_at = start + ttl.delta if ttl is not None else None
+    kept_until = _kept_until(environment, ctx)
+    status.expires_at = max(start + ttl.delta, kept_until or start) if ttl is not None else None
+
+
+def _kept_until(environment: Environment, ctx: Context[Environment]) -> datetime | None:
+    """Return the time until which a person keeps the environment, whatever its TTL."""
+    text = environment.metadata.annotations.get(KEEP_UNTIL)
+    if not text:
+        return None
+    moment = parse_moment(text)
+    if moment is None:
+        note = f"the annotation {KEEP_UNTIL} is not a time such as 2030-01-31T12:00:00Z, and is ignored"
+        ctx.event("Warning", "KeepUntilInvalid", note, action="Keep")
+    return moment
 
 
 def _requeue(outcome: Waiting | StepFailure | None, left: float | None) -> Requeue | None:

@@ -22,6 +22,7 @@ from kapsa.environments.names import (
     OWNER,
     OWNER_UID,
     PROJECT,
+    ROLE,
     TEAM,
     label_value,
     namespace_name,
@@ -69,11 +70,9 @@ from kapsa.runtime import (
     to_wire,
 )
 
-__all__ = ["ROLE", "ProjectController"]
+__all__ = ["ProjectController"]
 
 SECRET = "v1/Secret"  # noqa: S105 - a kind
-ROLE = "catalyst.dev/role"
-"""A label of the Environments that a Project created: preview or permanent. Others are left alone."""
 _NAMESPACE_INDEX = "namespace of the project"
 _REFUSED_AGAIN_SECONDS = 60.0
 _NOT_OURS = "the name is used by one that the Project did not create: delete it, or choose another name"

@@ -179,6 +179,8 @@ class EnvironmentStatus(Status):
     """Time at which the environment is deleted."""
     rollout: Rollout | None = None
     """The last rollout."""
+    redeploy_request: str | None = None
+    """The last value of the annotation catalyst.dev/redeploy-requested that was carried out."""
     failure: Failure | None = None
     """The cause that keeps the environment from being ready."""
 

@@ -186,6 +186,14 @@ class BuildStep:
                 after=_QUEUED_SECONDS,
             )
         own = build["metadata"]["labels"].get(OWNER_UID) == visit.environment.metadata.uid
+        if own and visit.redeploy_request not in (None, visit.ctx.status.redeploy_request):
+            visit.ctx.status.redeploy_request = visit.redeploy_request
+            await self._owned.delete_all(visit.environment, visit.ctx)
+            return Waiting(
+                message=f"{shown(build)} failed and is started again, as requested",
+                reason="BuildRetried",
+                after=_QUEUED_SECONDS,
+            )
         if own and not _is_reported(visit, "BuildFailed"):
             visit.metrics.builds.labels(engine_of(build), "failed").inc()
         return StepFailure(
@@ -193,8 +201,8 @@ class BuildStep:
             message=f"commit {visit.commit[:12]} failed to build: {progress.message}",
             object=shown(build),
             log_tail=await _log_tail(visit, build),
-            hint=f"Push a commit that builds, or delete the {build['kind']} in namespace "
-            f"{visit.settings.build_namespace} to retry. The previous version keeps serving.",
+            hint="Push a commit that builds, or retry with `kapsa environments redeploy`. The previous version keeps "
+            "serving.",
             after=None,
         )
 

@@ -11,6 +11,7 @@ from kapsa.adapters.manifests.pod_templates import containers, entries, pod_spec
 from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.environments.build.missing_build import missing_build
 from kapsa.environments.images.repository_rules import image_refusal
+from kapsa.environments.names import REDEPLOY_REQUESTED
 from kapsa.environments.namespace_objects.children import RENDERED_KINDS, kind_string, shown
 from kapsa.environments.namespace_objects.copies import COPIED_FROM
 from kapsa.environments.namespace_objects.kept_values import KeptValues
@@ -26,6 +27,7 @@ from kapsa.environments.steps.step import Done, Outcome, StepFailure
 __all__ = ["RenderStep", "suspend"]
 
 SUSPENDED_NODES = "catalyst.dev/suspended"
+_REPLACED = ("Deployment", "StatefulSet", "DaemonSet")
 
 
 class RenderStep:
@@ -59,6 +61,8 @@ class RenderStep:
         refusal = _refusal(visit, rendered)
         if refusal is not None:
             return refusal
+        visit.ctx.status.redeploy_request = visit.redeploy_request
+        rendered = [_redeployed(each, visit.redeploy_request) for each in rendered]
         if visit.environment.spec.suspended:
             rendered = [suspend(each) for each in rendered]
         visit.objects = rendered
@@ -135,6 +139,16 @@ def _is_reserved(visit: StepRun, kind: str, name: str) -> bool:
         return True
     live = visit.ctx.get(kind, name, namespace=visit.namespace)
     return live is not None and COPIED_FROM in (live["metadata"].get("labels") or {})
+
+
+def _redeployed(manifest: Manifest, request: str | None) -> Manifest:
+    """Return a workload whose pods are replaced at each new request. A Job runs once, and is left alone."""
+    if not request or manifest["kind"] not in _REPLACED:
+        return manifest
+    template = dict(manifest["spec"].get("template") or {})
+    metadata = dict(template.get("metadata") or {})
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), REDEPLOY_REQUESTED: request}
+    return {**manifest, "spec": {**manifest["spec"], "template": {**template, "metadata": metadata}}}
 
 
 def suspend(manifest: Manifest) -> Manifest:

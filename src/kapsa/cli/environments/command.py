@@ -1,15 +1,17 @@
-"""`kapsa environments`: run the environments operator, or generate the manifests to install it."""
+"""`kapsa environments`: work with environments, run their operator, or generate the manifests to install it."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from kapsa import __version__
+from kapsa.cli.environments import browser, changes, description, logs, overview
 
 __all__ = ["app"]
 
@@ -18,7 +20,22 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, add_completion=Fa
 
 @app.callback()
 def environments() -> None:
-    """Run an isolated environment for each branch and pull request. Configured by KAPSA_* variables."""
+    """Work with environments of branches and pull requests, and run the operator that creates them."""
+
+
+_VERBS: Mapping[str, Callable[..., None]] = {
+    "ls": overview.ls,
+    "describe": description.describe,
+    "logs": logs.logs,
+    "open": browser.open_in_browser,
+    "approve": changes.approve,
+    "sleep": changes.sleep,
+    "wake": changes.wake,
+    "redeploy": changes.redeploy,
+    "extend": changes.extend,
+}
+for verb, function in _VERBS.items():
+    app.command(verb)(function)
 
 
 @app.command()
@@ -29,7 +46,7 @@ def run(
     ] = None,
     context: Annotated[str | None, typer.Option(help="The context of the kubeconfig to use.")] = None,
 ) -> None:
-    """Run the operator. On SIGTERM or SIGINT it finishes what it is doing and releases its lease."""
+    """Run the operator, configured by KAPSA_* variables. On SIGTERM or SIGINT it finishes what it is doing and releases its lease."""
     from kapsa.environments.settings import Settings
 
     settings = Settings.from_environment()  # before anything starts, so that an invalid value is one line

@@ -1,0 +1,1 @@
+"""`kapsa environments`: the environments operator, and the environments of people."""
