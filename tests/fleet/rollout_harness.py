@@ -42,6 +42,7 @@ from kapsa.fleet.orchestrator.ports.plan_sources import (
     PreflightReport,
 )
 from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
+from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
 from kapsa.fleet.orchestrator.rollout.conductor import RolloutConductor
 from kapsa.fleet.orchestrator.rollout.engine import RolloutEngine
 from kapsa.fleet.orchestrator.rollout.settings import EngineSettings
@@ -131,7 +132,14 @@ class RolloutHarness:
         )
         self.planner = RolloutPlanner(self.sources, self.sources, self.sources)
         self.deployments = Deployments(
-            database, self.store, self.desk, self.registry, self.planner, self.audit, self.policy
+            database,
+            self.store,
+            self.desk,
+            self.registry,
+            self.planner,
+            self.audit,
+            self.policy,
+            OperatorSecrets(PostgresOperators(), self.vault),
         )
         self.approvals = Approvals(database, self.store, self.approval_rows, self.audit)
         self.engine = self.replica("manager-1")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from urllib.parse import quote
 
-__all__ = ["HIDDEN", "printable", "redact", "tail"]
+__all__ = ["HIDDEN", "Redactor", "printable", "redact", "tail"]
 
 HIDDEN = "***"
 _SHORTEST_SECRET = 4
@@ -43,14 +43,25 @@ _ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07
 _OTHER_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
+class Redactor:
+    """The replacement of the same secrets in many texts."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        forms = {form for secret in secrets for form in _forms(secret)}
+        self._forms = sorted(forms, key=len, reverse=True)
+
+    def redact(self, text: str) -> str:
+        """Replace the secrets, and anything that looks like one."""
+        for form in self._forms:
+            text = text.replace(form, HIDDEN)
+        for pattern, replacement in _LOOKS_SECRET:
+            text = pattern.sub(replacement, text)
+        return text
+
+
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """Replace the given secrets, and anything that looks like one."""
-    forms = {form for secret in secrets for form in _forms(secret)}
-    for form in sorted(forms, key=len, reverse=True):
-        text = text.replace(form, HIDDEN)
-    for pattern, replacement in _LOOKS_SECRET:
-        text = pattern.sub(replacement, text)
-    return text
+    return Redactor(secrets).redact(text)
 
 
 def printable(text: str) -> str:

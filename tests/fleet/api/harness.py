@@ -53,6 +53,7 @@ from kapsa.fleet.orchestrator.ports.requests.rate_limits import RateLimit
 from kapsa.fleet.orchestrator.registry.adoptions import Adoptions
 from kapsa.fleet.orchestrator.registry.cluster_credentials import ClusterCredentials
 from kapsa.fleet.orchestrator.registry.clusters import Clusters
+from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
 from kapsa.fleet.orchestrator.registry.operators import Operators
 from tests.fleet.charts import crd
 from tests.fleet.examples import cluster_id
@@ -157,6 +158,7 @@ def use_cases(database: Database, vault: LocalVault) -> UseCases:
             RolloutPlanner(sources, sources, sources),
             audit,
             policy,
+            OperatorSecrets(operators, vault),
         ),
         approvals=Approvals(database, rollouts, PostgresApprovals(), audit),
     )

@@ -25,6 +25,7 @@ from kapsa.fleet.domain.rollout.strategies import (
     RolloutStrategy,
 )
 from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetState, TargetStep
+from kapsa.fleet.orchestrator.hidden_texts import HiddenTexts, seal_sensitive, secret_texts
 
 __all__ = [
     "ClusterSelector",
@@ -35,6 +36,7 @@ __all__ = [
     "StrategyName",
     "TargetStatus",
     "chosen_strategy",
+    "sealed_request",
     "select_clusters",
     "target_status",
 ]
@@ -72,6 +74,7 @@ class DeploymentRequest(msgspec.Struct, frozen=True, rename="camel", forbid_unkn
     rolling_config: RollingStrategy | None = None
     direct_config: DirectStrategy | None = None
     values: dict[str, Any] = {}
+    """Plain values. One that shows a secret value in any form, or looks like a secret, is sealed as those are."""
     secret_values: dict[str, Any] = {}
     """Values that are sealed, and masked wherever values are shown. They win over `values`."""
     on_conflict: ConflictPolicy = ConflictPolicy.FAIL
@@ -127,6 +130,16 @@ class RollbackStatus(msgspec.Struct, frozen=True, rename="camel"):
     started_at: datetime | None
     finished_at: datetime | None
     clusters: tuple[TargetStatus, ...]
+
+
+def sealed_request(request: DeploymentRequest, operator_secrets: dict[str, Any]) -> DeploymentRequest:
+    """Return the request with each plain value that shows a secret in any form among the secret ones.
+
+    Anybody who may read deployments sees the plain values.
+    """
+    hidden = HiddenTexts([*secret_texts(operator_secrets), *secret_texts(request.secret_values)])
+    values, sealed = seal_sensitive(request.values, request.secret_values, hidden)
+    return msgspec.structs.replace(request, values=values, secret_values=sealed)
 
 
 def chosen_strategy(request: DeploymentRequest) -> RolloutStrategy:

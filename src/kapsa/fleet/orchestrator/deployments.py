@@ -1,5 +1,6 @@
 """Use cases of deployments: request, watch, pause, resume, retry, switch, abort and roll back."""
 
+import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
@@ -32,6 +33,7 @@ from kapsa.fleet.orchestrator.deployment_requests import (
     PlanDetails,
     RollbackStatus,
     chosen_strategy,
+    sealed_request,
     select_clusters,
     target_status,
 )
@@ -42,6 +44,7 @@ from kapsa.fleet.orchestrator.ports.plan_sources import FleetRegistry
 from kapsa.fleet.orchestrator.ports.rollouts import DeploymentFilter, RolloutStore
 from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
 from kapsa.fleet.orchestrator.registry.names import check_values
+from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
 
 __all__ = ["Deployments"]
 
@@ -65,6 +68,7 @@ class Deployments:
         planner: RolloutPlanner,
         audit: AuditTrail,
         policy: ApprovalPolicy,
+        secrets: OperatorSecrets,
     ) -> None:
         self._transactions = transactions
         self._store = store
@@ -73,6 +77,7 @@ class Deployments:
         self._planner = planner
         self._audit = audit
         self._policy = policy
+        self._secrets = secrets
 
     async def create(self, principal: Principal, request: DeploymentRequest) -> VersionDeployment:
         """Request a deployment. The engine plans it next.
@@ -86,6 +91,7 @@ class Deployments:
             operator, version, clusters, strategy = await self._resolve(connection, request)
             if await self._store.rolling_back(connection, operator.id):
                 raise StateConflict(f"a rollback of {operator.name} is under way: wait until it ends")
+            request = await self._sealed(connection, operator, request)
             deployment = _new(
                 request, operator, version, strategy, principal, await self._store.now(connection)
             )
@@ -108,6 +114,7 @@ class Deployments:
         _check_request(principal, request)
         async with self._transactions.transaction() as connection:
             operator, version, clusters, strategy = await self._resolve(connection, request)
+            request = await self._sealed(connection, operator, request)
             installations = {
                 cluster.id: installation
                 for cluster in clusters
@@ -320,6 +327,12 @@ class Deployments:
         stages(strategy, [StageTarget(cluster.name, cluster.environment) for cluster in clusters])
         _check_direct(strategy, clusters, request.force_reason)
         return operator, version, clusters, strategy
+
+    async def _sealed(
+        self, connection: Connection, operator: ManagedOperator, request: DeploymentRequest
+    ) -> DeploymentRequest:
+        secret = await self._secrets.values(connection, operator.id)
+        return await asyncio.to_thread(sealed_request, request, secret)
 
     async def _check_version(self, connection: Connection, deployment: VersionDeployment) -> None:
         version = await self._registry.version(connection, deployment.operator_id, deployment.version)

@@ -22,7 +22,8 @@ from kapsa.fleet.domain.rollout.strategies import (
     StageTarget,
     stages,
 )
-from kapsa.fleet.domain.values import leaf_paths, masked, merge_values, values_digest
+from kapsa.fleet.domain.values import leaf_paths, merge_values, values_digest
+from kapsa.fleet.orchestrator.hidden_texts import shown_values
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.plan_sources import (
     ChartRenderRequest,
@@ -131,7 +132,7 @@ class RolloutPlanner:
             conflicts=report.conflicts,
             problems=_problems(request, report),
             diff=report.diff,
-            values=masked(values, secret),
+            values=await asyncio.to_thread(shown_values, values, secret),
             notices=report.notices,
         )
         return plan, ReleaseBundle(manifest, values, rendered if manifest != rendered else b"")

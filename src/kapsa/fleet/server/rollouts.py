@@ -81,7 +81,9 @@ def build_rollouts(
     services = ClusterServices(helm, _operations(database, registry, audit, store, observer))
     worker = ClusterWorker(database, store, rows, services, chosen)
     return RolloutServices(
-        deployments=Deployments(database, store, desk, rows, planner, audit, policy),
+        deployments=Deployments(
+            database, store, desk, rows, planner, audit, policy, registry.operator_secrets
+        ),
         approvals=Approvals(database, store, approvals, audit),
         engine=RolloutEngine(database, store, conductor, worker, chosen),
         helm=helm,

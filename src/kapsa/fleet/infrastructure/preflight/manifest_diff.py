@@ -1,28 +1,20 @@
 """The difference between two manifests for people, object by object, with everything secret masked."""
 
-import base64
 import difflib
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
-from urllib.parse import unquote
 
 import yaml
 
-from kapsa.adapters.redaction import redact
 from kapsa.fleet.domain.values import MASK
 from kapsa.fleet.infrastructure.charts.scopes import is_crd
 from kapsa.fleet.infrastructure.preflight.manifest_documents import object_name
+from kapsa.fleet.orchestrator.hidden_texts import HiddenTexts
 
-__all__ = ["hook_events", "manifest_diff", "secret_texts"]
+__all__ = ["hook_events", "manifest_diff"]
 
 _LONGEST = 64 * 1024
 _HOOK = "helm.sh/hook"
-_SHORTEST_NUMBER = 4
-_BASE64 = (re.compile(r"[A-Za-z0-9+/]{8,}"), re.compile(r"[A-Za-z0-9_-]{8,}"))
-_STANDARD = str.maketrans("-_", "+/")
-_FOLD = re.compile(r"\s+|\\[nrt]")
-"""White space, also as a JSON text has it."""
 
 Objects = Iterable[Mapping[str, Any]]
 
@@ -32,7 +24,7 @@ def manifest_diff(before: Objects, after: Objects, namespace: str, secrets: Iter
 
     CRDs are named without content: their comparison says more. At most 64 KiB.
     """
-    hidden = tuple(secrets)
+    hidden = HiddenTexts(secrets)
     lines: list[str] = []
     size = 0
     for line in _lines(list(before), list(after), namespace, hidden):
@@ -51,43 +43,21 @@ def hook_events(content: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(each.strip() for each in str(text).split(",") if each.strip()) if text else frozenset()
 
 
-def secret_texts(values: Mapping[str, Any], paths: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    """Yield the texts and long numbers at and below these paths of values."""
-    for path in paths:
-        node: Any = values
-        for key in path:
-            node = node.get(key) if isinstance(node, Mapping) else None
-        yield from _texts(node)
-
-
-def _texts(node: Any) -> Iterator[str]:
-    if isinstance(node, Mapping):
-        for value in node.values():
-            yield from _texts(value)
-    elif isinstance(node, list):
-        for value in node:
-            yield from _texts(value)
-    elif isinstance(node, str) or (
-        isinstance(node, int | float) and len(str(node)) > _SHORTEST_NUMBER and not isinstance(node, bool)
-    ):
-        yield str(node)
-
-
 def _lines(
-    before: list[Mapping[str, Any]], after: list[Mapping[str, Any]], namespace: str, secrets: tuple[str, ...]
+    before: list[Mapping[str, Any]], after: list[Mapping[str, Any]], namespace: str, hidden: HiddenTexts
 ) -> Iterator[str]:
     old = {object_name(each, namespace): each for each in before if not hook_events(each)}
     new = {object_name(each, namespace): each for each in after if not hook_events(each)}
     for name in sorted(old.keys() | new.keys()):
         if old.get(name) != new.get(name):
-            yield from _changed(name, old.get(name), new.get(name), secrets)
+            yield from _changed(name, old.get(name), new.get(name), hidden)
     for each in after:
         if events := hook_events(each):
             yield f"# hook {object_name(each, namespace)} runs at {', '.join(sorted(events))}"
 
 
 def _changed(
-    name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None, secrets: tuple[str, ...]
+    name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None, hidden: HiddenTexts
 ) -> Iterator[str]:
     if is_crd(new or old or {}):
         act = (
@@ -99,25 +69,25 @@ def _changed(
         )
         yield f"# {name} {act}"
         return
-    first, second = _shown(old, new, "before", secrets), _shown(new, old, "after", secrets)
+    first, second = _shown(old, new, "before", hidden), _shown(new, old, "after", hidden)
     if first == second:
-        yield f"# {redact(name, secrets)} changes in text that is hidden"
+        yield f"# {hidden.redacted(name)} changes in text that is hidden"
     yield from difflib.unified_diff(
         first,
         second,
-        fromfile=redact(name, secrets) if old is not None else "/dev/null",
-        tofile=redact(name, secrets) if new is not None else "/dev/null",
+        fromfile=hidden.redacted(name) if old is not None else "/dev/null",
+        tofile=hidden.redacted(name) if new is not None else "/dev/null",
         lineterm="",
     )
 
 
 def _shown(
-    content: Mapping[str, Any] | None, other: Mapping[str, Any] | None, side: str, secrets: tuple[str, ...]
+    content: Mapping[str, Any] | None, other: Mapping[str, Any] | None, side: str, hidden: HiddenTexts
 ) -> list[str]:
     if content is None:
         return []
     masked = _masked_secret(content, other or {}, side) if content.get("kind") == "Secret" else content
-    return yaml.safe_dump(_redacted(masked, secrets), allow_unicode=True, width=1000).splitlines()
+    return yaml.safe_dump(hidden.shown(masked), allow_unicode=True, width=1000).splitlines()
 
 
 def _masked_secret(content: Mapping[str, Any], other: Mapping[str, Any], side: str) -> dict[str, Any]:
@@ -132,37 +102,3 @@ def _masked_secret(content: Mapping[str, Any], other: Mapping[str, Any], side: s
                 for key, value in entries.items()
             }
     return result
-
-
-def _redacted(node: Any, secrets: tuple[str, ...]) -> Any:
-    if isinstance(node, Mapping):
-        return {_hidden(str(key), secrets): _redacted(value, secrets) for key, value in node.items()}
-    if isinstance(node, list):
-        return [_redacted(value, secrets) for value in node]
-    if isinstance(node, str) and node != MASK:
-        return _hidden(node, secrets)
-    return MASK if not isinstance(node, bool) and str(node) in secrets else node
-
-
-def _hidden(text: str, secrets: tuple[str, ...]) -> str:
-    return MASK if _encodes_secret(text, secrets) else redact(text, secrets)
-
-
-def _encodes_secret(text: str, secrets: tuple[str, ...], depth: int = 3) -> bool:
-    """Return whether a part of a text is the base64 of one with a secret in it, such as a login or a private key."""
-    plain = "\n".join(_decoded(text)) if depth else ""
-    return bool(plain) and (redact(plain, secrets) != plain or _encodes_secret(plain, secrets, depth - 1))
-
-
-def _decoded(text: str) -> Iterator[str]:
-    """Yield what the base64 in a text may mean. It may be folded, escaped, and part of a longer word.
-
-    A code that follows other letters begins at one of four offsets; what is decoded before it is noise.
-    """
-    unfolded = _FOLD.sub("", unquote(text)).replace("\\/", "/")
-    runs = dict.fromkeys(run.translate(_STANDARD) for each in _BASE64 for run in each.findall(unfolded))
-    for run in runs:
-        for offset in range(4):
-            whole = len(run) - ((len(run) - offset) % 4 == 1)
-            part = run[offset:whole]
-            yield base64.b64decode(part + "=" * (-len(part) % 4)).decode(errors="replace")

@@ -16,7 +16,7 @@ from kapsa.fleet.infrastructure.clusters.answers import answering
 from kapsa.fleet.infrastructure.clusters.api_versions import read_api_versions
 from kapsa.fleet.infrastructure.preflight.cluster_kinds import ClusterKinds, kind_key, resolve_kinds
 from kapsa.fleet.infrastructure.preflight.crd_trial import try_crds
-from kapsa.fleet.infrastructure.preflight.manifest_diff import hook_events, manifest_diff, secret_texts
+from kapsa.fleet.infrastructure.preflight.manifest_diff import hook_events, manifest_diff
 from kapsa.fleet.infrastructure.preflight.manifest_documents import (
     object_name,
     read_objects,
@@ -25,6 +25,7 @@ from kapsa.fleet.infrastructure.preflight.manifest_documents import (
 from kapsa.fleet.infrastructure.preflight.object_trial import ObjectOutcome, ObjectTrial
 from kapsa.fleet.infrastructure.preflight.release_size import check_release_size
 from kapsa.fleet.infrastructure.preflight.rights import missing_rights
+from kapsa.fleet.orchestrator.hidden_texts import texts_at
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.trials import PresentRelease, TrialReport, TrialRequest
 from kapsa.runtime import Client, NotFound
@@ -245,10 +246,10 @@ def _kept_namespaces(before: Iterable[Content], contents: list[Content]) -> Iter
 
 
 def _secrets(request: TrialRequest) -> Iterator[str]:
-    yield from secret_texts(request.values, request.secret_paths)
+    yield from texts_at(request.values, request.secret_paths)
     for release in (request.replaced, request.running):
         if release is not None:
-            yield from secret_texts(release.values, request.secret_paths)
+            yield from texts_at(release.values, request.secret_paths)
 
 
 def _by_name(release: PresentRelease | None, namespace: str) -> dict[str, Content]:

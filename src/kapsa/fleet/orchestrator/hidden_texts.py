@@ -1,0 +1,145 @@
+"""Hidden texts: what nobody may see in a plan or a deployment, in whatever form it comes.
+
+A secret value is hidden wherever it is shown: in a text around it, in base64, in base64 within a text, and twice
+encoded. Text that looks like a secret is hidden as well.
+"""
+
+import base64
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import unquote
+
+from kapsa.adapters.redaction import Redactor
+from kapsa.fleet.domain.values import MASK, masked, merge_values
+
+__all__ = ["HiddenTexts", "seal_sensitive", "secret_texts", "shown_values", "texts_at"]
+
+_SHORTEST_NUMBER = 4
+_BASE64 = (re.compile(r"[A-Za-z0-9+/]{8,}"), re.compile(r"[A-Za-z0-9_-]{8,}"))
+_STANDARD = str.maketrans("-_", "+/")
+_FOLD = re.compile(r"\s+|\\[nrt]")
+"""White space, also as a JSON text has it."""
+_MOST_COMPARISONS = 1_000_000
+"""Texts times secrets that are compared. Above it all values are sealed, for a request must not stop the manager."""
+
+
+class HiddenTexts:
+    """Secrets, and how anything that may contain one is shown."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        self._secrets = frozenset(secrets)
+        self._redactor = Redactor(self._secrets)
+
+    @property
+    def count(self) -> int:
+        """The number of secrets."""
+        return len(self._secrets)
+
+    def shown(self, node: Any) -> Any:
+        """Return a document in which everything secret is masked, in keys, too."""
+        if isinstance(node, Mapping):
+            return {self.text(str(key)): self.shown(value) for key, value in node.items()}
+        if isinstance(node, list | tuple):
+            return [self.shown(value) for value in node]
+        if isinstance(node, str):
+            return node if node == MASK else self.text(node)
+        return MASK if not isinstance(node, bool) and str(node) in self._secrets else node
+
+    def text(self, text: str) -> str:
+        """Return a text without secrets; a mask alone if a part of it encodes one."""
+        return MASK if self._encodes(text) else self.redacted(text)
+
+    def redacted(self, text: str) -> str:
+        """Return a text in which each secret is replaced, and the rest can be read."""
+        return self._redactor.redact(text)
+
+    def _encodes(self, text: str, depth: int = 3) -> bool:
+        """Return whether a part of a text is the base64 of one with a secret in it: a login, a private key."""
+        plain = "\n".join(_decoded(text)) if depth else ""
+        return bool(plain) and (self.redacted(plain) != plain or self._encodes(plain, depth - 1))
+
+
+def _decoded(text: str) -> Iterator[str]:
+    """Yield what the base64 in a text may mean. It may be folded, escaped, and part of a longer word.
+
+    A code that follows other letters begins at one of four offsets; what is decoded before it is noise.
+    """
+    unfolded = _FOLD.sub("", unquote(text)).replace("\\/", "/")
+    runs = dict.fromkeys(run.translate(_STANDARD) for each in _BASE64 for run in each.findall(unfolded))
+    for run in runs:
+        for offset in range(4):
+            whole = len(run) - ((len(run) - offset) % 4 == 1)
+            part = run[offset:whole]
+            yield base64.b64decode(part + "=" * (-len(part) % 4)).decode(errors="replace")
+
+
+def texts_at(values: Mapping[str, Any], paths: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    """Yield the texts and long numbers at and below these paths of values."""
+    for path in paths:
+        node: Any = values
+        for key in path:
+            node = node.get(key) if isinstance(node, Mapping) else None
+        yield from secret_texts(node)
+
+
+def secret_texts(node: Any) -> Iterator[str]:
+    """Yield the texts and long numbers of a document that is secret as a whole."""
+    if isinstance(node, Mapping):
+        for value in node.values():
+            yield from secret_texts(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from secret_texts(value)
+    elif isinstance(node, str) or (
+        isinstance(node, int | float) and len(str(node)) > _SHORTEST_NUMBER and not isinstance(node, bool)
+    ):
+        yield str(node)
+
+
+def seal_sensitive(
+    values: Mapping[str, Any], secret_values: Mapping[str, Any], hidden: HiddenTexts
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return values that may be shown, and secret ones with each value that shows a secret in any form.
+
+    The two merge to what the values given here merge to. A masked text stays where a value was, so that people see
+    that it is set; an entry whose key is sensitive is left out.
+    """
+    most = _MOST_COMPARISONS // max(1, hidden.count)
+    leaves = sum(1 for _ in _scalars(values))
+    open_values, sealed = _split(values, hidden if leaves <= most else None)
+    return open_values, merge_values(sealed, secret_values)
+
+
+def shown_values(values: Mapping[str, Any], secret_paths: frozenset[tuple[str, ...]]) -> dict[str, Any]:
+    """Return values for people: secret ones are masked, and so is each other value that shows one in any form."""
+    hidden = HiddenTexts(texts_at(values, secret_paths))
+    return seal_sensitive(masked(values, secret_paths), {}, hidden)[0]
+
+
+def _split(values: Mapping[str, Any], hidden: HiddenTexts | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the values that may be shown, and those that may not; without `hidden`, none may."""
+    open_values: dict[str, Any] = {}
+    sealed: dict[str, Any] = {}
+    for key, value in values.items():
+        if hidden is not None and hidden.text(key) != key:
+            sealed[key] = value
+        elif isinstance(value, Mapping):
+            inner, secret = _split(value, hidden)
+            if inner or not value:
+                open_values[key] = inner
+            if secret:
+                sealed[key] = secret
+        elif hidden is None or hidden.shown(value) != value:
+            open_values[key], sealed[key] = MASK, value
+        else:
+            open_values[key] = value
+    return open_values, sealed
+
+
+def _scalars(node: Any) -> Iterator[Any]:
+    if isinstance(node, Mapping | list):
+        for value in node.values() if isinstance(node, Mapping) else node:
+            yield from _scalars(value)
+    else:
+        yield node

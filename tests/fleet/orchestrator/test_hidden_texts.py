@@ -1,0 +1,74 @@
+"""Values for people: no secret in any form, and the chart still gets what was asked for."""
+
+from __future__ import annotations
+
+import base64
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kapsa.fleet.domain.values import MASK, merge_values
+from kapsa.fleet.orchestrator.hidden_texts import HiddenTexts, seal_sensitive, shown_values
+
+PASSWORD = "hunter2-very-secret"
+HIDDEN = HiddenTexts([PASSWORD, "123456"])
+_KEYS = st.sampled_from(["a", "b", "c", f"key-{PASSWORD}"])
+_LEAVES = st.one_of(
+    st.none(), st.booleans(), st.sampled_from([1, 123456, "text", PASSWORD, f"https://x/{PASSWORD}", MASK])
+)
+_NODES = st.recursive(
+    _LEAVES,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(_KEYS, inner, max_size=3),
+    max_leaves=8,
+)
+_VALUES = st.dictionaries(_KEYS, _NODES, max_size=3)
+
+
+@given(layer=_VALUES, values=_VALUES, secret=_VALUES)
+def test_sealing_shows_no_secret_and_changes_nothing_that_the_chart_gets(
+    layer: dict[str, Any], values: dict[str, Any], secret: dict[str, Any]
+) -> None:
+    shown, sealed = seal_sensitive(values, secret, HIDDEN)
+    assert PASSWORD not in str(shown)
+    assert "123456" not in str(shown)
+    assert merge_values(layer, shown, sealed) == merge_values(layer, values, secret)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"postgres://app:{PASSWORD}@db/app",
+        base64.b64encode(PASSWORD.encode()).decode(),
+        f"--creds={base64.b64encode(f'user:{PASSWORD}'.encode()).decode()}",
+        "https://user:word@registry.example.com",
+        "ghp_" + "a1B2" * 9,
+        123456,
+    ],
+    ids=["in-a-url", "coded", "coded-in-a-text", "a-login", "a-token", "a-number"],
+)
+def test_a_value_that_shows_a_secret_is_masked(text: str | int) -> None:
+    assert seal_sensitive({"a": text, "b": "info"}, {}, HIDDEN)[0] == {"a": MASK, "b": "info"}
+
+
+def test_values_at_secret_paths_are_masked_and_so_is_what_repeats_them() -> None:
+    values = {
+        "db": {"password": PASSWORD, "host": "db"},
+        "env": [f"PASS={PASSWORD}"],
+        "none": None,
+        "map": {},
+    }
+    shown = shown_values(values, frozenset({("db", "password")}))
+    assert shown == {"db": {"password": MASK, "host": "db"}, "env": MASK, "none": None, "map": {}}
+
+
+def test_more_texts_than_can_be_compared_are_all_sealed_at_once() -> None:
+    values = {f"key-{number}": f"text-{number}" for number in range(20_000)}
+    secret = {f"secret-{number}": f"hidden-{number}" for number in range(20_000)}
+    started = time.process_time()
+    shown, sealed = seal_sensitive(values, secret, HiddenTexts(secret.values()))
+    assert time.process_time() - started < 5
+    assert set(shown.values()) == {MASK}
+    assert merge_values(shown, sealed) == merge_values(values, secret)
