@@ -186,11 +186,11 @@ class ManagerProcesses:
             return int((await connection.execute(query, {"owner": manager.owner})).scalar_one())
 
     async def let_leases_lapse(self, manager: ManagerProcess) -> None:
-        """Let the leases of a dead replica lapse now, as they would after a minute."""
+        """End the leases of a dead replica now, as the others would take them after a minute."""
         assert manager.process.returncode is not None
         async with self.database.transaction() as connection:
             for table in ("deployment", "deployment_cluster"):
-                change = f"UPDATE fleet.{table} SET lease_until = fleet.now() WHERE lease_owner = :owner"
+                change = f"UPDATE fleet.{table} SET lease_owner = '', lease_until = NULL WHERE lease_owner = :owner"
                 await connection.execute(text(change), {"owner": manager.owner})
 
     @asynccontextmanager

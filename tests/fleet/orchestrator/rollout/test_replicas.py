@@ -28,6 +28,8 @@ pytestmark = pytest.mark.sampled(8, of="module")
 FIVE = tuple(f"dev-{number}" for number in range(1, 6))
 SOAK = CanaryStrategy(percentages=(40, 100), evaluation_period=timedelta(seconds=30))
 LEASE = timedelta(seconds=60)
+LAPSE = LEASE * 1.1
+"""A time after which any replica that has watched a lease may take it."""
 
 
 async def run_together(fleet: RolloutHarness, engines: list[Any]) -> None:
@@ -120,7 +122,8 @@ async def test_a_zombie_past_its_lease_writes_nothing_to_the_cluster(database: D
     await fleet.register()
     made = await fleet.create(SOAK)
     task, go_on = await stopped_in_helm(fleet, "upgrade")
-    fleet.set_time(fleet.now + LEASE)
+    await fleet.settle()
+    fleet.set_time(fleet.now + LAPSE)
     await fleet.settle()
     assert fleet.clusters["dev-1"].completed == ["upgrade operators/cert-manager 2"]
     before = list(fleet.clusters["dev-1"].history(RELEASE))
@@ -139,8 +142,10 @@ async def test_a_zombie_with_a_stopped_clock_is_fenced_out_of_the_database(datab
     fleet.seconds = lambda: 0.0  # type: ignore[method-assign]
     task, go_on = await stopped_in_helm(fleet, "observe")
     del fleet.seconds
-    fleet.set_time(fleet.now + LEASE)
-    await fleet.settle(fleet.replica("manager-2"))
+    other = fleet.replica("manager-2")
+    await fleet.settle(other)
+    fleet.set_time(fleet.now + LAPSE)
+    await fleet.settle(other)
     events = await fleet.deployments.events(DEPLOYER, made.id)
     target = (await fleet.targets(made.id))["dev-1"]
     go_on.set()
@@ -157,9 +162,8 @@ async def test_every_write_with_an_old_fence_is_refused(database: Database) -> N
         (old,) = await fleet.store.claim(connection, "a", LEASE, limit=9)
     async with database.transaction() as connection:
         assert await fleet.store.claim(connection, "b", LEASE, limit=9) == []
-    fleet.set_time(fleet.now + LEASE)
-    async with database.transaction() as connection:
-        (new,) = await fleet.store.claim(connection, "b", LEASE, limit=9)
+        lapsed = await fleet.store.held_leases(connection)
+        (new,) = await fleet.store.claim(connection, "b", LEASE, limit=9, lapsed=lapsed)
     assert new.fence == old.fence + 1
     async with database.transaction() as connection:
         assert not await fleet.store.renew(connection, old, LEASE)
@@ -209,7 +213,8 @@ async def test_a_lease_is_renewed_while_work_lasts_and_lost_when_another_took_it
         with pytest.raises(LeaseLost):
             guard.check()
         async with database.transaction() as connection:
-            assert await fleet.store.claim(connection, "b", LEASE, limit=1)
+            lapsed = await fleet.store.held_leases(connection)
+            assert await fleet.store.claim(connection, "b", LEASE, limit=1, lapsed=lapsed)
         await _tick(ticks, guard, lambda left: left <= 0)
 
 
@@ -243,7 +248,6 @@ async def test_a_record_that_our_dead_helm_left_leads_to_one_revision(
     intent = (await fleet.targets(made.id))["dev-1"].intent
     assert intent is not None
     fleet.clusters["dev-1"].put(RELEASE, 2, status, labels=intent.labels, description="Upgrade failed: x")
-    fleet.set_time(fleet.now + LEASE)
     await fleet.run()
     go_on.set()
     await task
@@ -328,8 +332,8 @@ async def test_a_lease_that_another_replica_has_taken_is_not_handed_back(databas
     await fleet.create(SOAK)
     async with database.transaction() as connection:
         (old,) = await fleet.store.claim(connection, "a", LEASE, limit=9)
-    fleet.set_time(fleet.now + LEASE)
     async with database.transaction() as connection:
-        assert await fleet.store.claim(connection, "b", LEASE, limit=9)
+        lapsed = await fleet.store.held_leases(connection)
+        assert await fleet.store.claim(connection, "b", LEASE, limit=9, lapsed=lapsed)
         assert not await fleet.store.hand_back(connection, old)
         assert await fleet.store.claim(connection, "c", LEASE, limit=9) == []

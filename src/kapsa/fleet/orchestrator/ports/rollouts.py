@@ -3,7 +3,7 @@
 # ruff: noqa: N818 - the names say what happened
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ __all__ = [
     "ApprovalStore",
     "DeploymentFilter",
     "FenceLost",
+    "HeldLease",
     "OperatorInstallation",
     "ReleaseBundle",
     "RolloutClaim",
@@ -62,6 +63,15 @@ class OperatorInstallation(msgspec.Struct, frozen=True):
     deployment_id: uuid.UUID | None = None
 
 
+class HeldLease(msgspec.Struct, frozen=True):
+    """A lease as another replica sees it. Each claim and each renewal makes another one of it."""
+
+    deployment_id: uuid.UUID
+    cluster_id: uuid.UUID | None
+    fence: int
+    until: datetime
+
+
 class DeploymentFilter(msgspec.Struct, frozen=True):
     """A selection of deployments for a list, newest first."""
 
@@ -81,12 +91,24 @@ class RolloutStore(Protocol):
         """Return the time that all replicas share."""
         ...
 
+    async def held_leases(self, connection: Connection) -> list[HeldLease]:
+        """Return the leases of all replicas on rows that are due."""
+        ...
+
     async def claim(
-        self, connection: Connection, owner: str, lease: timedelta, *, limit: int, clusters: bool = True
+        self,
+        connection: Connection,
+        owner: str,
+        lease: timedelta,
+        *,
+        limit: int,
+        clusters: bool = True,
+        lapsed: Collection[HeldLease] = (),
     ) -> list[RolloutClaim]:
         """Claim rows that are due and free, deployments first, then clusters unless they are left out.
 
-        Each claim increments the fence of its row.
+        A row whose lease is `lapsed` counts as free, unless it was renewed meanwhile. Each claim increments the fence
+        of its row.
         """
         ...
 
@@ -99,7 +121,7 @@ class RolloutStore(Protocol):
         ...
 
     async def next_due(self, connection: Connection) -> datetime | None:
-        """Return the time at which the next row can be claimed."""
+        """Return the time at which the next row becomes due; those that are due and held are left out."""
         ...
 
     async def insert(

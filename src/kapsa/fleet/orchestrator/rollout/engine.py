@@ -10,6 +10,7 @@ import structlog
 from kapsa.fleet.orchestrator.ports.rollouts import RolloutClaim, RolloutStore
 from kapsa.fleet.orchestrator.ports.transactions import Transactions
 from kapsa.fleet.orchestrator.rollout.conductor import RolloutConductor
+from kapsa.fleet.orchestrator.rollout.lease_watch import LeaseWatch
 from kapsa.fleet.orchestrator.rollout.renewal import LeaseKeeper
 from kapsa.fleet.orchestrator.rollout.settings import EngineSettings
 from kapsa.fleet.orchestrator.rollout.worker import ClusterWorker
@@ -41,6 +42,7 @@ class RolloutEngine:
         self._worker = worker
         self._settings = settings
         self._keeper = LeaseKeeper(transactions, store, settings.lease, monotonic=monotonic)
+        self._leases = LeaseWatch(settings.lease, monotonic)
         self._stopping = asyncio.Event()
 
     async def run_due(self) -> int:
@@ -55,7 +57,11 @@ class RolloutEngine:
     async def next_due(self) -> datetime | None:
         """Return the time at which something can be done next; None if nothing waits for a time."""
         async with self._transactions.transaction() as connection:
-            return await self._store.next_due(connection)
+            free = await self._store.next_due(connection)
+            now = await self._store.now(connection)
+            held = await self._store.held_leases(connection)
+        moments = [now + self._leases.remaining(each) for each in held]
+        return min([*moments, free] if free is not None else moments, default=None)
 
     def stop(self) -> None:
         """Claim nothing more, and begin no further step: `serve` returns when those under way have ended."""
@@ -122,12 +128,14 @@ class RolloutEngine:
 
     async def _claim(self, limit: int) -> list[RolloutClaim]:
         async with self._transactions.transaction() as connection:
+            lapsed = self._leases.lapsed(await self._store.held_leases(connection))
             return await self._store.claim(
                 connection,
                 self._settings.owner,
                 self._settings.lease,
                 limit=limit,
                 clusters=self._worker is not None,
+                lapsed=lapsed,
             )
 
     async def _work(self, claim: RolloutClaim, claimed_at: float) -> None:

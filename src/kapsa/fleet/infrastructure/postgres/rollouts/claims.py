@@ -1,29 +1,54 @@
 """Claims: the right to work on a row, taken in a short transaction and carried by a fence."""
 
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Table, Update, and_, func, or_, select, union_all, update
+from sqlalchemy import Table, Update, and_, func, or_, select, tuple_, union_all, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from kapsa.fleet.infrastructure.postgres.tables.metadata import NOW
 from kapsa.fleet.infrastructure.postgres.tables.rollouts import deployment, deployment_cluster
-from kapsa.fleet.orchestrator.ports.rollouts import RolloutClaim
+from kapsa.fleet.orchestrator.ports.rollouts import HeldLease, RolloutClaim
 
-__all__ = ["claim_rows", "end_lease", "next_due", "renew_lease"]
+__all__ = ["claim_rows", "end_lease", "held_leases", "next_due", "renew_lease"]
+
+_KEYS = {deployment: ("id",), deployment_cluster: ("deployment_id", "cluster_id")}
+
+
+async def held_leases(connection: AsyncConnection) -> list[HeldLease]:
+    """Return the leases on rows that are due."""
+    held: list[HeldLease] = []
+    for table, keys in _KEYS.items():
+        columns = [table.c[key] for key in (*keys, "fence", "lease_until")]
+        query = select(*columns).where(table.c.next_run_at <= NOW, table.c.lease_until.is_not(None))
+        for deployment_id, *cluster, fence, until in await connection.execute(query):
+            held.append(HeldLease(deployment_id, cluster[0] if cluster else None, fence, until))
+    return held
 
 
 async def claim_rows(
-    connection: AsyncConnection, owner: str, lease: timedelta, limit: int, *, clusters: bool
+    connection: AsyncConnection,
+    owner: str,
+    lease: timedelta,
+    limit: int,
+    *,
+    clusters: bool,
+    lapsed: Collection[HeldLease],
 ) -> list[RolloutClaim]:
     """Claim due rows that no other replica holds, deployments first, and increment the fence of each."""
+    free = [(each.deployment_id, each.fence, each.until) for each in lapsed if each.cluster_id is None]
     claims = [
         RolloutClaim(row.id, None, row.fence)
-        for row in await _claim(connection, deployment, ("id",), owner, lease, limit)
+        for row in await _claim(connection, deployment, free, owner, lease, limit)
     ]
     if clusters and len(claims) < limit:
-        keys = ("deployment_id", "cluster_id")
-        rows = await _claim(connection, deployment_cluster, keys, owner, lease, limit - len(claims))
+        free_clusters = [
+            (each.deployment_id, each.cluster_id, each.fence, each.until)
+            for each in lapsed
+            if each.cluster_id
+        ]
+        rows = await _claim(connection, deployment_cluster, free_clusters, owner, lease, limit - len(claims))
         claims += [RolloutClaim(row.deployment_id, row.cluster_id, row.fence) for row in rows]
     return claims
 
@@ -31,14 +56,16 @@ async def claim_rows(
 async def _claim(
     connection: AsyncConnection,
     table: Table,
-    keys: tuple[str, ...],
+    lapsed: Sequence[tuple[Any, ...]],
     owner: str,
     lease: timedelta,
     limit: int,
 ) -> list[Any]:
+    keys = _KEYS[table]
+    seen = tuple_(*(table.c[key] for key in (*keys, "fence", "lease_until")))
     due = (
         select(*(table.c[key] for key in keys))
-        .where(table.c.next_run_at <= NOW, or_(table.c.lease_until.is_(None), table.c.lease_until <= NOW))
+        .where(table.c.next_run_at <= NOW, or_(table.c.lease_until.is_(None), seen.in_(lapsed)))
         .order_by(table.c.next_run_at)
         .limit(limit)
         .with_for_update(skip_locked=True)
@@ -54,8 +81,13 @@ async def _claim(
 
 
 async def renew_lease(connection: AsyncConnection, claim: RolloutClaim, lease: timedelta) -> bool:
-    """Prolong a lease. Return False if the row has been claimed again or is gone."""
-    result = await connection.execute(_update(claim).values(lease_until=NOW + lease))
+    """Prolong a lease. Return False if the row has been claimed again or is gone.
+
+    The new end is another one even if the clock stood still or went back: others see by it that the holder lives.
+    """
+    table = deployment if claim.cluster_id is None else deployment_cluster
+    later = func.greatest(NOW + lease, table.c.lease_until + timedelta(microseconds=1))
+    result = await connection.execute(_update(claim).values(lease_until=later))
     return result.rowcount == 1
 
 
@@ -78,12 +110,13 @@ def _update(claim: RolloutClaim) -> Update:
 
 
 async def next_due(connection: AsyncConnection) -> datetime | None:
-    """Return the time at which the next row can be claimed: due, and free of its last claim."""
+    """Return the time at which the next row becomes due; those that are due and held are left out."""
     moments = [
-        select(func.greatest(table.c.next_run_at, table.c.lease_until).label("moment")).where(
-            table.c.next_run_at.is_not(None)
+        select(table.c.next_run_at.label("moment")).where(
+            table.c.next_run_at.is_not(None),
+            or_(table.c.lease_until.is_(None), table.c.next_run_at > NOW),
         )
-        for table in (deployment, deployment_cluster)
+        for table in _KEYS
     ]
     every = union_all(*moments).subquery()
     moment: datetime | None = (await connection.execute(select(func.min(every.c.moment)))).scalar_one()

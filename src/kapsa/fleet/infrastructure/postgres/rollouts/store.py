@@ -4,7 +4,7 @@ Lock order: a transaction locks the row of a deployment before the rows of its c
 """
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -22,7 +22,13 @@ from kapsa.fleet.domain.rollout.deployments import (
 )
 from kapsa.fleet.domain.rollout.plans import RolloutPlan
 from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetGoal
-from kapsa.fleet.infrastructure.postgres.rollouts.claims import claim_rows, end_lease, next_due, renew_lease
+from kapsa.fleet.infrastructure.postgres.rollouts.claims import (
+    claim_rows,
+    end_lease,
+    held_leases,
+    next_due,
+    renew_lease,
+)
 from kapsa.fleet.infrastructure.postgres.rollouts.installations import InstallationRows
 from kapsa.fleet.infrastructure.postgres.rollouts.plans import PlanRows
 from kapsa.fleet.infrastructure.postgres.tables.metadata import NOW
@@ -34,6 +40,7 @@ from kapsa.fleet.infrastructure.postgres.tables.rollouts import (
 from kapsa.fleet.orchestrator.ports.rollouts import (
     DeploymentFilter,
     FenceLost,
+    HeldLease,
     OperatorInstallation,
     ReleaseBundle,
     RolloutClaim,
@@ -60,6 +67,10 @@ class PostgresRollouts:
         moment: datetime = (await connection.execute(select(NOW))).scalar_one()
         return moment
 
+    async def held_leases(self, connection: AsyncConnection) -> list[HeldLease]:
+        """Return the leases of all replicas on rows that are due."""
+        return await held_leases(connection)
+
     async def claim(
         self,
         connection: AsyncConnection,
@@ -68,9 +79,10 @@ class PostgresRollouts:
         *,
         limit: int,
         clusters: bool = True,
+        lapsed: Collection[HeldLease] = (),
     ) -> list[RolloutClaim]:
         """Claim rows that are due and free, deployments first, then clusters unless they are left out."""
-        return await claim_rows(connection, owner, lease, limit, clusters=clusters)
+        return await claim_rows(connection, owner, lease, limit, clusters=clusters, lapsed=lapsed)
 
     async def renew(self, connection: AsyncConnection, claim: RolloutClaim, lease: timedelta) -> bool:
         """Prolong a lease. Return False if the fence is another one."""
@@ -81,7 +93,7 @@ class PostgresRollouts:
         return await end_lease(connection, claim)
 
     async def next_due(self, connection: AsyncConnection) -> datetime | None:
-        """Return the time at which the next row can be claimed."""
+        """Return the time at which the next row becomes due; those that are due and held are left out."""
         return await next_due(connection)
 
     async def insert(
