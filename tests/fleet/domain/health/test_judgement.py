@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from kapsa.fleet.domain.health import CheckKind, Evidence, HealthCheck, OperatorHealth
@@ -139,7 +140,7 @@ def test_resources_that_take_turns_in_progress_never_fail() -> None:
 
 def test_a_new_revision_gets_the_whole_patience_again() -> None:
     readings, lagging = Readings(), kind(4, ResourceState.LAGGING)
-    for _ in range(4):
+    for _ in range(5):
         readings.read(kinds=lagging)
     assert readings.read(kinds=lagging, revision=3).evidence is U
 
@@ -172,6 +173,51 @@ def test_a_lease_is_judged_by_its_changes_and_not_by_the_clock_of_the_cluster() 
     assert readings.read(leases=lease("1999:30")).evidence is U
     stopped = readings.read(leases=lease("1999:30"))
     assert check_of(stopped, CheckKind.LEASE).reason == "LeaseNotRenewed"
+
+
+@pytest.mark.parametrize("minutes", [0.5, 1, 10])
+def test_an_outage_of_the_api_server_is_not_counted_as_a_missing_lease(minutes: float) -> None:
+    readings = Readings()
+    readings.read(leases=lease("1", fresh=True))
+    readings.memory = msgspec.structs.replace(readings.memory, interrupted=True)
+    back = check_of(
+        readings.read(leases=lease("1"), after=timedelta(minutes=minutes) + TICK), CheckKind.LEASE
+    )
+    assert (back.evidence, back.reason) == (U, "LeaseNotProven"), "and the old renewal proves nothing"
+    assert readings.read(leases=lease("2")).evidence is H
+    readings.read(leases=lease("2"))
+    assert check_of(readings.read(leases=lease("2")), CheckKind.LEASE).reason == "LeaseNotRenewed"
+
+
+def test_a_controller_that_does_not_come_back_after_an_outage_fails_in_the_usual_time() -> None:
+    readings = Readings()
+    readings.read(leases=lease("1", fresh=True))
+    readings.memory = msgspec.structs.replace(readings.memory, interrupted=True)
+    evidence = [readings.read(leases=lease("1"), after=timedelta(minutes=5)).evidence]
+    evidence += [readings.read(leases=lease("1")).evidence for _ in range(2)]
+    assert evidence == [U, U, F]
+
+
+def test_readings_that_are_far_apart_say_nothing_about_the_time_between_them() -> None:
+    readings = Readings()
+    readings.read(leases=lease("1", fresh=True))
+    assert readings.read(leases=lease("1"), after=timedelta(minutes=11)).evidence is U
+
+
+def test_a_reading_that_is_not_whole_does_not_count_against_a_lease_or_a_resource() -> None:
+    readings = Readings()
+    changed = kind(20, *[ResourceState.IN_PROGRESS] * 5)
+    readings.read(leases=lease("1", fresh=True), kinds=changed)
+    refused = [
+        HealthCheck(each, U, "TooManyRequests", "429") for each in (CheckKind.PODS, CheckKind.RESOURCES)
+    ]
+    for _ in range(6):
+        assert readings.read(unread=tuple(refused)).evidence is U
+    back = readings.read(leases=lease("1"), kinds=changed)
+    assert F not in {check.evidence for check in back.checks}, back
+    for _ in range(4):
+        back = readings.read(leases=lease("2"), kinds=changed)
+    assert check_of(back, CheckKind.RESOURCES).evidence is F
 
 
 def test_a_lease_of_the_old_pod_is_no_evidence_for_the_new_one() -> None:
@@ -211,7 +257,7 @@ def test_a_webhook_fails_by_its_own_reason_once_the_pods_have_settled(
 
 def test_a_part_that_could_not_be_read_is_unknown_and_remembered_as_it_was() -> None:
     readings, lagging = Readings(), kind(4, ResourceState.LAGGING)
-    for _ in range(4):
+    for _ in range(5):
         readings.read(workloads=workload(pod()), kinds=lagging)
     unread = tuple(
         HealthCheck(part, U, "Forbidden", "not allowed") for part in (CheckKind.PODS, CheckKind.RESOURCES)

@@ -123,6 +123,28 @@ async def test_a_controller_that_stops_renewing_its_lease_fails(operator: Operat
     assert (last.evidence, last.reason) == (F, "LeaseNotRenewed")
 
 
+@pytest.mark.parametrize("reader", ["gate", "sweep"])
+async def test_an_outage_of_the_api_server_while_a_gate_observes_is_not_a_missing_lease(
+    operator: OperatorFixture, reader: str
+) -> None:
+    await operator.install()
+    await operator.ready()
+    await operator.renew_lease()
+    await operator.record_installation()
+    assert check_of(await operator.observe(), CheckKind.LEASE).evidence is H
+    operator.offline = NoResponse("connection refused")
+    for _ in range(3):
+        operator.pass_time(20)
+        with pytest.raises(ClusterUnreachable):
+            await (operator.observe() if reader == "gate" else operator.observer.sweep(CLUSTER))
+    operator.offline = None
+    operator.pass_time(20)
+    check = check_of(await operator.observe(), CheckKind.LEASE)
+    assert (check.evidence, check.reason) == (U, "LeaseNotProven")
+    await operator.renew_lease()
+    assert check_of(await operator.observe(), CheckKind.LEASE).evidence is H
+
+
 async def test_a_new_version_that_never_takes_the_lease_fails_although_no_sweep_saw_it_held(
     operator: OperatorFixture,
 ) -> None:

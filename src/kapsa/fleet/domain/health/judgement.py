@@ -7,13 +7,16 @@ import msgspec
 
 from kapsa.fleet.domain.health.certificates import CertificateFacts
 from kapsa.fleet.domain.health.leases import LeaseFacts, judge_leases, remember_leases
-from kapsa.fleet.domain.health.memory import HealthLimits, HealthMemory, ResourceBaseline, recall
+from kapsa.fleet.domain.health.memory import HealthLimits, HealthMemory, ResourceBaseline, recall, without_gap
 from kapsa.fleet.domain.health.resources import KindFacts, judge_resources, remember_resources
 from kapsa.fleet.domain.health.verdicts import CheckKind, Evidence, HealthCheck, OperatorHealth
 from kapsa.fleet.domain.health.webhooks import ProbeFacts, judge_probes
 from kapsa.fleet.domain.health.workloads import WorkloadFacts, count_ready, judge_workloads, remember_pods
 
 __all__ = ["OperatorFacts", "judge_operator"]
+
+_COUNTED = frozenset({CheckKind.PODS, CheckKind.RESOURCES})
+"""Checks that count a time: a reading without one of them is not whole."""
 
 
 class OperatorFacts(msgspec.Struct, frozen=True):
@@ -39,7 +42,7 @@ def judge_operator(
     now: datetime,
 ) -> tuple[OperatorHealth, HealthMemory]:
     """Return the health of an operator, and the memory for the next reading."""
-    memory = recall(memory, facts.revision)
+    memory = without_gap(recall(memory, facts.revision), limits, now)
     pods = remember_pods(facts.workloads, memory, limits, now)
     waiting = remember_resources(facts.kinds, memory, now)
     first = judge_workloads(facts.workloads, pods, limits)
@@ -61,6 +64,8 @@ def judge_operator(
         pods=memory.pods if CheckKind.PODS in unread else pods,
         waiting=memory.waiting if CheckKind.RESOURCES in unread else waiting,
         leases=memory.leases if CheckKind.PODS in unread else remember_leases(facts.leases, memory, now),
+        read_at=memory.read_at if unread & _COUNTED else now,
+        interrupted=bool(unread & _COUNTED),
     )
     return _health(facts, checks), next_memory
 

@@ -58,7 +58,7 @@ def _lease(lease: LeaseFacts, before: LeaseMemory | None, limits: HealthLimits, 
     if since >= max(2 * lease.duration, limits.lease_patience):
         message = f"{held} has not been renewed for {since.total_seconds():.0f} seconds"
         return _check(Evidence.FAILING, "LeaseNotRenewed", message)
-    if lease.current and before is not None and since <= lease.duration:
+    if lease.current and before is not None and before.proven and since <= lease.duration:
         return _check(Evidence.HEALTHY, "Passed", f"{held} was renewed a moment ago")
     reason = "LeaseNotProven" if lease.current else "LeaseHeldByOther"
     return _check(Evidence.UNKNOWN, reason, f"{held} has not been renewed by a pod of this revision yet")

@@ -12,6 +12,7 @@ __all__ = [
     "ResourceBaseline",
     "limits_for",
     "recall",
+    "without_gap",
 ]
 
 
@@ -30,6 +31,8 @@ class HealthLimits(msgspec.Struct, frozen=True):
     restart_window: timedelta = timedelta(minutes=5)
     """A pod fails the check with this many restarts in this time."""
     webhook_seconds: float = 1.0
+    blind: timedelta = timedelta(minutes=10)
+    """The time between two readings from which on nothing is concluded about what happened between them."""
     drift: timedelta = timedelta(minutes=5)
     """The time between two readings of drift, each of which asks for every object of a release."""
 
@@ -61,7 +64,9 @@ class LeaseMemory(msgspec.Struct, frozen=True, rename="camel"):
     renewed: str
     """The renewal as the Lease has it. It is compared, and never read as a time of ours."""
     since: datetime
-    """The reading that saw it first."""
+    """The reading that saw it first, later by each time in which the cluster could not be read."""
+    proven: bool = True
+    """False if the cluster could not be read since: the renewal is no sign of life any more."""
 
 
 class ResourceBaseline(msgspec.Struct, frozen=True, rename="camel"):
@@ -84,10 +89,36 @@ class HealthMemory(msgspec.Struct, frozen=True, rename="camel"):
     """Resources that are not current, by UID, with the first reading of this revision that saw them so."""
     leases: dict[str, LeaseMemory] = {}
     """Leases that a pod of the release has held, by namespace and name."""
+    read_at: datetime | None = None
+    """The last reading that was whole."""
+    interrupted: bool = False
+    """True if the cluster could not be read, or not as a whole, since."""
 
 
 def recall(memory: HealthMemory, revision: int) -> HealthMemory:
     """Return the memory for a reading of a revision. A new revision starts with the pods and Leases alone."""
     if memory.revision == revision:
         return memory
-    return HealthMemory(revision, pods=memory.pods, leases=memory.leases)
+    return HealthMemory(
+        revision,
+        pods=memory.pods,
+        leases=memory.leases,
+        read_at=memory.read_at,
+        interrupted=memory.interrupted,
+    )
+
+
+def without_gap(memory: HealthMemory, limits: HealthLimits, now: datetime) -> HealthMemory:
+    """Return the memory for a reading at a time. A time in which the cluster could not be read counts for nothing.
+
+    While its API server is away, a controller can neither renew its Lease nor reconcile.
+    """
+    gap = now - memory.read_at if memory.read_at is not None else timedelta()
+    if not (memory.interrupted or gap >= limits.blind):
+        return memory
+    leases = {
+        key: LeaseMemory(each.renewed, min(each.since + gap, now), proven=False)
+        for key, each in memory.leases.items()
+    }
+    waiting = {key: min(since + gap, now) for key, since in memory.waiting.items()}
+    return msgspec.structs.replace(memory, leases=leases, waiting=waiting)

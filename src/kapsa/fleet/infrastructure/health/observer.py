@@ -8,7 +8,7 @@ await observer.sweep(cluster_id)                                          # all 
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 
@@ -32,6 +32,7 @@ from kapsa.fleet.infrastructure.health.release_reader import ReleaseReader
 from kapsa.fleet.infrastructure.health.workload_reader import WORKLOADS
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone
+from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.health import HealthStore, ReleaseOrigin, StoredReading
 from kapsa.fleet.orchestrator.ports.transactions import Transactions
 from kapsa.runtime import ApiError, Client
@@ -82,7 +83,10 @@ class OperatorObserver:
 
         Raises `ClusterUnreachable` if the cluster does not answer, `ClusterGone` if it is no longer registered.
         """
-        async with self._reading(cluster_id, "operator.observe", str(release)) as reading:
+        async with (
+            self._noting_outage(cluster_id, [release]),
+            self._reading(cluster_id, "operator.observe", str(release)) as reading,
+        ):
             return await self._read(reading, cluster_id, release, relative=True, left=left)
 
     async def record_baseline(
@@ -115,7 +119,10 @@ class OperatorObserver:
                 await self._read(reading, cluster_id, release, relative=False)
 
         limit = _SECONDS * (1 + len(releases) // _PARALLEL)
-        async with self._reading(cluster_id, "cluster.sweep", f"{len(releases)} releases", limit) as reading:
+        async with (
+            self._noting_outage(cluster_id, releases),
+            self._reading(cluster_id, "cluster.sweep", f"{len(releases)} releases", limit) as reading,
+        ):
             readings = (read(reading, release) for release in releases)
             for outcome in await asyncio.gather(*readings, return_exceptions=True):
                 if isinstance(outcome, BaseException):
@@ -159,6 +166,23 @@ class OperatorObserver:
             kept = StoredReading(health, memory, reading.now)
             await self._store.put_reading(connection, cluster_id, release, kept)
         return health
+
+    @asynccontextmanager
+    async def _noting_outage(
+        self, cluster_id: uuid.UUID, releases: Sequence[ReleaseRef]
+    ) -> AsyncIterator[None]:
+        """Remember that a cluster could not be read: the time until it can be counts against no operator."""
+        try:
+            yield
+        except ClusterUnreachable:
+            async with self._transactions.transaction() as connection:
+                for release in releases:
+                    stored = await self._store.reading(connection, cluster_id, release)
+                    if stored is not None and not stored.memory.interrupted:
+                        memory = msgspec.structs.replace(stored.memory, interrupted=True)
+                        kept = msgspec.structs.replace(stored, memory=memory)
+                        await self._store.put_reading(connection, cluster_id, release, kept)
+            raise
 
     async def _drift(
         self,
