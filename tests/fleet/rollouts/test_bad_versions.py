@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from tests.fleet.infrastructure.health.webhook_server import WebhookServer, webh
 from tests.fleet.rollouts.live_fleet import live_fleet, sample_chart
 
 TWO = {"dev-1": "Dev", "staging-1": "Staging"}
+THREE = {"dev-1": "Dev", "dev-2": "Dev", "staging-1": "Staging"}
 GADGETS = 20
 
 
@@ -125,19 +127,67 @@ async def test_a_bad_version_is_caught_by_its_own_check_and_every_resource_stays
         await fleet.await_reconciled()
 
 
-@pytest.mark.real
-@pytest.mark.parametrize("behaviour", [ControllerBehaviour.CRASHES, ControllerBehaviour.BREAKS_SOME])
-async def test_a_bad_version_is_taken_back_on_real_control_planes(
-    settings: FleetSettings, behaviour: ControllerBehaviour
+@pytest.mark.long
+async def test_a_bad_version_is_back_within_three_minutes_of_its_third_failed_check_on_finished_stages_too(
+    settings: FleetSettings, record_property: Callable[[str, object], None]
 ) -> None:
-    async with live_fleet(settings, TWO, engine="real") as fleet:
-        await fleet.register_operator(sample_chart("1.0.0"), sample_chart("2.0.0", behaviour))
+    checks = msgspec.structs.replace(settings, health_check_seconds=10)
+    async with live_fleet(checks, TWO) as fleet:
+        await fleet.register_operator(sample_chart("1.0.0"), sample_chart("2.0.0"))
         await fleet.finish(await fleet.deploy("1.0.0", "Direct"))
         await fleet.create_gadgets(GADGETS)
         await fleet.await_reconciled()
-        before = await fleet.content()
-        halves = {"percentages": [50, 100], "evaluationPeriod": "PT5S"}
-        await fleet.finish(await fleet.deploy("2.0.0", "Canary", halves), "RolledBack")
+        bad = {"environmentValues": {"Staging": {"behaviour": ControllerBehaviour.BREAKS_SOME}}}
+        status, answer = await fleet.admin.call("PATCH", "/operators/gadget-operator", bad)
+        assert status == 200, answer
+
+        halves = {"percentages": [50, 100], "evaluationPeriod": "PT1S"}
+        deployment = await fleet.deploy("2.0.0", "Canary", halves)
+        ended = await fleet.finish(deployment, "RolledBack")
+        assert [each["state"] for each in ended["clusters"]] == ["RolledBack"] * 2, await fleet.story(
+            deployment
+        )
         assert await fleet.versions() == dict.fromkeys(TWO, "1.0.0")
+        history = (await fleet.admin.get(f"/deployments/{deployment}/events"))["items"]
+        seconds = rollback_seconds(ended["deployment"], history)
+        record_property(
+            "sweep", f"a rollback of two stages took {seconds:.1f} s after the third failed check"
+        )
+        assert seconds < 180, await fleet.story(deployment)
+
+
+def rollback_seconds(deployment: dict[str, Any], history: list[dict[str, Any]]) -> float:
+    """Return the time from the check that failed the gate to the end of the rollback, as both were recorded."""
+    (failed,) = (
+        each for each in history if each["cluster"] == "staging-1" and "Validate → Failed" in each["message"]
+    )
+    assert "newly not current" in failed["message"], failed
+    first, last = (datetime.fromisoformat(each) for each in (failed["at"], deployment["finishedAt"]))
+    return (last - first).total_seconds()
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("behaviour", "clusters"),
+    [(ControllerBehaviour.CRASHES, TWO), (ControllerBehaviour.BREAKS_SOME, THREE)],
+    ids=["crashes-on-two", "breaks-some-on-three"],
+)
+async def test_a_canary_reaches_real_control_planes_and_a_bad_version_is_taken_back(
+    settings: FleetSettings, behaviour: ControllerBehaviour, clusters: dict[str, str]
+) -> None:
+    async with live_fleet(settings, clusters, engine="real") as fleet:
+        await fleet.register_operator(sample_chart("1.0.0"), sample_chart("2.0.0", behaviour))
+        stages = {"percentages": [30, 60, 100], "evaluationPeriod": "PT5S"}
+        done = await fleet.finish(await fleet.deploy("1.0.0", "Canary", stages))
+        assert sum(len(stage["clusters"]) for stage in done["deployment"]["stages"]) == len(clusters)
+        assert {each["state"] for each in done["clusters"]} == {"Healthy"}
+        await fleet.create_gadgets(GADGETS)
+        await fleet.await_reconciled()
+        before = await fleet.content()
+        bad = await fleet.deploy("2.0.0", "Canary", stages)
+        ended = await fleet.finish(bad, "RolledBack")
+        states = [each["state"] for each in ended["clusters"]]
+        assert states == ["RolledBack"] + ["Skipped"] * (len(clusters) - 1), await fleet.story(bad)
+        assert await fleet.versions() == dict.fromkeys(clusters, "1.0.0")
         assert await fleet.content() == before
         await fleet.await_reconciled()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 from kapsa.devcluster.faults.plan import Drop, FaultPlan, FaultRule
+from kapsa.fleet.domain.registry.windows import Weekday
+from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.settings import FleetSettings
 from tests.eventually import eventually
 from tests.fleet.rollouts.live_fleet import CHART, SECONDS, LiveFleet, live_fleet, sample_chart
@@ -123,6 +126,58 @@ async def test_a_frozen_cluster_waits_and_an_admin_may_override_the_freeze(setti
         )
         await fleet.finish(override)
         assert await fleet.versions() == NEW
+
+
+async def test_a_cluster_waits_for_its_maintenance_window_and_goes_on_when_it_opens(
+    settings: FleetSettings,
+) -> None:
+    async with installed(settings) as fleet:
+        database = fleet.server.services.database
+        opens = (await database.now() + timedelta(hours=3)).replace(second=0, microsecond=0)
+        window = {"days": list(Weekday), "start": f"{opens:%H:%M}", "duration": "PT1H"}
+        status, answer = await fleet.admin.call("PATCH", "/clusters/dev-2", {"windows": [window]})
+        assert status == 200, answer
+        deployment = await fleet.deploy("2.0.0", "Direct")
+        await await_state(fleet, deployment, "dev-1", "Healthy")
+        waiting = await eventually(
+            lambda: cluster_of(fleet, deployment, "dev-2"),
+            lambda each: "no maintenance window is open" in each["waitsFor"],
+            "a wait that names the window",
+            seconds=SECONDS,
+        )
+        assert datetime.fromisoformat(waiting["deadline"]) == opens
+        async with moving_clock(database, opens - timedelta(minutes=1)):
+            await asyncio.sleep(2)  # more than enough for a cluster to begin, if it did
+            assert await fleet.versions() == {"dev-1": "2.0.0", "dev-2": "1.0.0"}
+        async with moving_clock(database, opens):
+            await fleet.finish(deployment)
+        assert await fleet.versions() == NEW
+        history = (await fleet.admin.get(f"/deployments/{deployment}/events"))["items"]
+        began = [each for each in history if each["cluster"] == "dev-2" and "Prepare → " in each["message"]]
+        assert [datetime.fromisoformat(each["at"]) >= opens for each in began] == [True], history
+
+
+async def cluster_of(fleet: LiveFleet, deployment: str, name: str) -> Any:
+    clusters = (await fleet.details(deployment))["clusters"]
+    return next(each for each in clusters if each["cluster"] == name)
+
+
+@asynccontextmanager
+async def moving_clock(database: Database, start: datetime) -> AsyncIterator[None]:
+    """Let the time of the manager go on from another moment, for as long as the block runs."""
+    began = time.monotonic()
+
+    async def move() -> None:
+        while True:
+            database.set_clock(start + timedelta(seconds=time.monotonic() - began))
+            await asyncio.sleep(0.05)
+
+    task = asyncio.create_task(move())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_a_cluster_that_stops_answering_makes_the_rollout_wait_and_causes_no_rollback(

@@ -110,6 +110,10 @@ async def test_a_kill_at_any_write_of_helm_ends_like_the_undisturbed_run(
     assert not report.failures, str(report)
 
 
+def test_a_quick_run_kills_at_twelve_points_or_more() -> None:
+    assert sum(scenario.sampled for scenario in SCENARIOS.values()) >= 12
+
+
 LEASE = 2.0
 
 
