@@ -66,7 +66,7 @@ class LeaseMemory(msgspec.Struct, frozen=True, rename="camel"):
     since: datetime
     """The reading that saw it first, later by each time in which the cluster could not be read."""
     proven: bool = True
-    """False if the cluster could not be read since: the renewal is no sign of life any more."""
+    """False if the cluster could not be read since: the renewal does not prove anything any more."""
 
 
 class ResourceBaseline(msgspec.Struct, frozen=True, rename="camel"):

@@ -10,9 +10,9 @@ import structlog
 from kapsa.fleet.orchestrator.ports.rollouts import RolloutClaim, RolloutStore
 from kapsa.fleet.orchestrator.ports.transactions import Transactions
 from kapsa.fleet.orchestrator.rollout.conductor import RolloutConductor
-from kapsa.fleet.orchestrator.rollout.lease_watch import LeaseWatch
 from kapsa.fleet.orchestrator.rollout.renewal import LeaseKeeper
 from kapsa.fleet.orchestrator.rollout.settings import EngineSettings
+from kapsa.fleet.orchestrator.rollout.takeover_watch import TakeoverWatch
 from kapsa.fleet.orchestrator.rollout.worker import ClusterWorker
 
 __all__ = ["RolloutEngine"]
@@ -42,7 +42,7 @@ class RolloutEngine:
         self._worker = worker
         self._settings = settings
         self._keeper = LeaseKeeper(transactions, store, settings.lease, monotonic=monotonic)
-        self._leases = LeaseWatch(settings.lease, monotonic)
+        self._leases = TakeoverWatch(settings.lease, monotonic)
         self._stopping = asyncio.Event()
 
     async def run_due(self) -> int:

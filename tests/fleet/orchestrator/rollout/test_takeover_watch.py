@@ -15,7 +15,7 @@ from kapsa.fleet.domain.rollout.strategies import DirectStrategy
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard
 from kapsa.fleet.orchestrator.ports.rollouts import HeldLease
-from kapsa.fleet.orchestrator.rollout.lease_watch import LeaseWatch
+from kapsa.fleet.orchestrator.rollout.takeover_watch import TakeoverWatch
 from tests.fleet.examples import START
 from tests.fleet.orchestrator.rollout.test_replicas import LAPSE, LEASE, stopped_in_helm
 from tests.fleet.rollout_harness import RELEASE, RolloutHarness
@@ -46,7 +46,7 @@ class MovableClock:
 )
 def test_no_lease_is_taken_while_its_holder_may_write(acts: list[tuple[str, float]]) -> None:
     clock = MovableClock()
-    watch, guard = LeaseWatch(LEASE, clock), LeaseGuard(SECONDS, clock)
+    watch, guard = TakeoverWatch(LEASE, clock), LeaseGuard(SECONDS, clock)
     database, held = START, msgspec.structs.replace(HELD, until=START + LEASE)
     for act, amount in acts:
         if act == "wait":
@@ -68,7 +68,7 @@ def later(now: datetime, until: datetime) -> datetime:
 
 def test_a_lease_that_stands_still_can_be_taken_and_one_that_moves_counts_from_scratch() -> None:
     clock = MovableClock()
-    watch = LeaseWatch(LEASE, clock)
+    watch = TakeoverWatch(LEASE, clock)
     assert watch.lapsed([HELD]) == []
     clock.now = SECONDS
     assert watch.lapsed([HELD]) == []

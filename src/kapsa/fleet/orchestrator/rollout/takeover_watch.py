@@ -9,13 +9,13 @@ from datetime import timedelta
 
 from kapsa.fleet.orchestrator.ports.rollouts import HeldLease
 
-__all__ = ["LeaseWatch"]
+__all__ = ["TakeoverWatch"]
 
 _MARGIN = 1.05
 """Patience in lives of a lease: two machines' clocks do not run alike, and a last write needs time to end."""
 
 
-class LeaseWatch:
+class TakeoverWatch:
     """The moments since which leases have not been renewed.
 
     A holder counts from before its renewal, and this watch from after it has seen the renewal. So the holder has
