@@ -32,7 +32,7 @@ APPLIED = frozenset(
     {"secrets", "configmaps", "deployments", "serviceaccounts", "clusterroles", "customresourcedefinitions"}
 )
 """Resources that only a rollout writes: simulated controllers write others."""
-_FLIPS = {"PhaseChanged Deploying → Validating", "PhaseChanged Validating → Deploying"}
+FLIPS = {"PhaseChanged Deploying → Validating", "PhaseChanged Validating → Deploying"}
 """Phases that follow the moment at which somebody looks."""
 
 pytestmark = [pytest.mark.timeout(3600), pytest.mark.long]
@@ -81,7 +81,7 @@ class ProcessFleet:
         version = (await self.fleet.versions())["dev-1"]
         return {
             "phase": details["deployment"]["phase"],
-            "steps": [line for line in await self.steps(deployment) if line not in _FLIPS],
+            "steps": [line for line in await self.steps(deployment) if line not in FLIPS],
             "new revisions": last - revision,
             "history": (status, {each for _, each in earlier}),
             "new version runs": version == details["deployment"]["version"],
@@ -94,7 +94,7 @@ class ProcessFleet:
         lines = [
             f"{each['kind']} {each['message'].partition(':')[0]}" for each in items if "→" in each["message"]
         ]
-        return [line.replace("Validating →", "Deploying →") if line not in _FLIPS else line for line in lines]
+        return [line.replace("Validating →", "Deploying →") if line not in FLIPS else line for line in lines]
 
     async def history(self) -> dict[int, str]:
         """Return the status of each revision in the cluster."""
@@ -141,7 +141,7 @@ def transitions(steps: list[str]) -> list[StoredTransition]:
     for line in steps:
         kind, _, change = line.partition(" ")
         after = change.partition(" → ")[2]
-        if line in _FLIPS:
+        if line in FLIPS:
             continue
         if kind == "StepChanged":
             points[StoredTransition("deployment_cluster", "step", after)] = None
