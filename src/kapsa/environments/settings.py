@@ -93,6 +93,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Total memory of all pods of an environment."""
     quota_storage: str = "50Gi"
     """Total storage that the volumes of an environment request."""
+    quota_ephemeral_storage: str = "64Gi"
+    """Total storage of all pods of an environment on the disks of their nodes, requests and limits alike."""
     quota_pods: str = "50"
     """Maximum number of pods of an environment."""
     quota_objects: str = "100"
@@ -129,6 +131,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Total CPU that all builds may request. One container has a quarter of it at most, but 2 CPUs at least."""
     build_quota_memory: str = "64Gi"
     """Total memory that all builds may request. One container has a quarter of it at most, but 4Gi at least."""
+    build_quota_ephemeral_storage: str = "500Gi"
+    """Total storage on the disks of nodes that all builds may request. One container has a quarter of it at most,
+    but 20Gi at least."""
 
     cache_directory: Path = Path("/var/cache/kapsa")
     """The directory for repositories and rendered manifests. Its content can be deleted at any time."""
@@ -246,7 +251,7 @@ def _is_amount(value: str) -> bool:
         return False
 
 
-_QUOTAS = ("cpu", "memory", "storage", "pods", "objects")
+_QUOTAS = ("cpu", "memory", "storage", "ephemeral_storage", "pods", "objects")
 _is_label_name = _matches(rf"({_NAME}/)?[A-Za-z0-9]([-_.A-Za-z0-9]{{0,61}}[A-Za-z0-9])?")
 _is_domain = _matches(rf"(?=.{{1,200}}$){_LABEL}(\.{_LABEL})+")
 _CHECKS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
@@ -269,6 +274,7 @@ _CHECKS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("build_egress_cidrs", _is_network, "an address range such as 10.1.2.0/24"),
     ("build_quota_cpu", _matches(r"[1-9][0-9]*m?"), "an amount of CPU such as 32 or 500m"),
     ("build_quota_memory", _matches(r"[1-9][0-9]*[KMGT]i?"), "an amount of memory such as 64Gi"),
+    ("build_quota_ephemeral_storage", _matches(r"[1-9][0-9]*[KMGT]i?"), "an amount of storage such as 500Gi"),
     ("webhook_service", _matches(_LABEL), "the name of a Service"),
     (
         "webhook_url",

@@ -216,7 +216,11 @@ class FullScenario:
             route_kind="HTTPRoute",
             gateway="ingress/public",
             **dict.fromkeys(
-                (f"quota_{name}" for name in ("cpu", "memory", "storage", "pods", "objects")), ""
+                (
+                    f"quota_{name}"
+                    for name in ("cpu", "memory", "storage", "ephemeral_storage", "pods", "objects")
+                ),
+                "",
             ),
         )
         for settings in (other, self.settings):

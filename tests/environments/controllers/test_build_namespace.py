@@ -56,11 +56,11 @@ async def test_builds_are_behind_a_default_deny_with_what_a_build_needs(tenant: 
 async def test_builds_have_a_quota_and_limits(tenant: Tenant) -> None:
     await built(tenant)
     (quota,) = (await walls(tenant, "v1/ResourceQuota")).values()
-    assert {"pods", "requests.cpu", "requests.memory"} <= set(quota["hard"])
+    assert {"pods", "requests.cpu", "requests.memory", "requests.ephemeral-storage"} <= set(quota["hard"])
     (limits,) = (await walls(tenant, "v1/LimitRange")).values()
     (container,) = limits["limits"]
     assert {"cpu", "memory", "ephemeral-storage"} == set(container["default"])
-    assert {"cpu", "memory"} == set(container["max"])
+    assert {"cpu", "memory", "ephemeral-storage"} == set(container["max"])
 
 
 async def test_a_wall_that_somebody_removes_is_back_before_the_next_build(tenant: Tenant) -> None:
@@ -93,9 +93,9 @@ def wall(kind: str, **settings: Any) -> dict[str, Any]:
 
 def test_one_container_gets_a_part_of_the_quota_only() -> None:
     (container,) = wall("LimitRange")["limits"]
-    assert container["max"] == {"cpu": "8", "memory": "16Gi"}
+    assert container["max"] == {"cpu": "8", "memory": "16Gi", "ephemeral-storage": "125Gi"}
     (container,) = wall("LimitRange", build_quota_cpu="1", build_quota_memory="2Gi")["limits"]
-    assert container["max"] == {"cpu": "1", "memory": "2Gi"}
+    assert container["max"] == {"cpu": "1", "memory": "2Gi", "ephemeral-storage": "125Gi"}
     assert container["default"] == {"cpu": "1", "memory": "2Gi", "ephemeral-storage": "20Gi"}
 
 

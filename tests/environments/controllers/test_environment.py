@@ -73,8 +73,8 @@ async def test_containers_that_ask_for_nothing_leave_room_for_an_update_in_the_q
     await tenant.ready()
     limits = await tenant.client.get("v1/LimitRange", "kapsa-limits", namespace=tenant.namespace_of("one"))
     (container,) = limits["spec"]["limits"]
-    assert container["default"] == {"cpu": "100m", "memory": "512Mi"}
-    assert container["defaultRequest"] == {"cpu": "100m", "memory": "128Mi"}
+    assert container["default"] == {"cpu": "100m", "memory": "512Mi", "ephemeral-storage": "2Gi"}
+    assert container["defaultRequest"] == {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "128Mi"}
 
 
 async def test_a_fresh_environment_has_the_phase_pending(tenant: Tenant) -> None:

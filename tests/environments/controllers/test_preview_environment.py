@@ -17,7 +17,7 @@ from kapsa.environments.controllers.preview_environment import (
     rolled_out,
 )
 from kapsa.environments.names import OWNER_UID
-from kapsa.environments.resources import DomainPool, PreviewEnvironment
+from kapsa.environments.resources import DomainPool, PreviewEnvironment, Registry
 from kapsa.environments.settings import Settings
 from kapsa.runtime import Audit, grants
 from kapsa.runtime.testing import Harness, RecordedCall, Sample, Scenario, crash_at_every_write
@@ -43,8 +43,8 @@ async def test_a_preview_gets_its_namespace_deployment_service_ingress_and_polic
     assert container["image"] == "youruser/my-app:a3f9c2d"
     assert container["ports"][0]["containerPort"] == 8000
     assert container["resources"] == {
-        "requests": {"cpu": "100m", "memory": "128Mi"},
-        "limits": {"cpu": "250m", "memory": "256Mi"},
+        "requests": {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "128Mi"},
+        "limits": {"cpu": "250m", "memory": "256Mi", "ephemeral-storage": "2Gi"},
     }
     for probe in ("livenessProbe", "readinessProbe"):
         assert (container[probe]["httpGet"]["path"], container[probe]["httpGet"]["port"]) == ("/", 8000)
@@ -340,7 +340,7 @@ def scenario(*, expires: bool) -> Scenario:
     }
 
     async def prepare(harness: Harness) -> None:
-        await harness.install(PreviewEnvironment, DomainPool)
+        await harness.install(PreviewEnvironment, DomainPool, Registry)
         await harness.apply(manifest)
 
     return Scenario(operator=make_operator, prepare=prepare, ignore=["pods"])

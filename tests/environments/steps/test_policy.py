@@ -95,12 +95,32 @@ async def test_an_environment_whose_project_sets_no_quota_has_the_default_one(te
         "requests.memory": "16Gi",
         "limits.memory": "16Gi",
         "requests.storage": "50Gi",
+        "requests.ephemeral-storage": "64Gi",
+        "limits.ephemeral-storage": "64Gi",
         "pods": "50",
         "count/pods": "500",
         "count/configmaps": "100",
         "count/persistentvolumeclaims": "100",
     }
     assert hard.items() >= expected.items()
+
+
+async def test_a_container_that_sets_nothing_has_a_limit_for_the_disk_of_its_node(tenant: Tenant) -> None:
+    await tenant.project(resources={"defaultQuota": {"ephemeralStorage": "10Gi"}})
+
+    async def is_limited() -> bool:
+        hard = await hard_of(tenant)
+        return {hard[f"{kind}.ephemeral-storage"] for kind in ("requests", "limits")} == {"10Gi"}
+
+    await tenant.sandbox.until(is_limited, "the quota of the project is applied")
+    (pod, *_) = (await tenant.client.list("v1/Pod", namespace=tenant.namespace_of("one"))).items
+    (container,) = pod["spec"]["containers"]
+    assert container["resources"]["limits"]["ephemeral-storage"] == "2Gi"
+    assert container["resources"]["requests"]["ephemeral-storage"] == "128Mi"
+    await tenant.project(resources={"defaultQuota": {"ephemeralStorage": "1Ti"}})
+    failed = await tenant.reaches("one", "NamespaceReady", "False", "QuotaAboveCeiling")
+    assert failed.status.failure is not None
+    assert "resources.defaultQuota.ephemeralStorage" in failed.status.failure.message
 
 
 async def test_a_project_changes_its_quota_field_by_field_and_gets_the_default_back(tenant: Tenant) -> None:

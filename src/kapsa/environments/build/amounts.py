@@ -1,4 +1,4 @@
-"""Amounts of CPU and memory for builds: the most for one container, and the share of a team.
+"""Amounts of CPU, memory and disk for builds: the most for one container, and the share of a team.
 
 All builds share one quota. A build beyond it waits without a pod, among all others that wait. So a team starts no
 build that would only wait, and none above half of the quota while another team builds.
@@ -14,7 +14,14 @@ from kapsa.environments.resources.workload import ResourceRequirements
 from kapsa.environments.settings import Settings
 from kapsa.runtime import Quantity
 
-__all__ = ["DEFAULT_LIMITS", "DEFAULT_REQUESTS", "build_resources", "has_used_its_share", "largest"]
+__all__ = [
+    "DEFAULT_LIMITS",
+    "DEFAULT_REQUESTS",
+    "build_quota",
+    "build_resources",
+    "has_used_its_share",
+    "largest",
+]
 
 DEFAULT_LIMITS: Mapping[str, str] = {"cpu": "2", "memory": "4Gi", "ephemeral-storage": "20Gi"}
 DEFAULT_REQUESTS: Mapping[str, str] = {"cpu": "100m", "memory": "256Mi", "ephemeral-storage": "1Gi"}
@@ -22,12 +29,20 @@ _LARGEST_PART, _TEAM_PART = 4, 2
 """A container has a quarter of the quota at most, a team half of it while another team builds."""
 
 
+def build_quota(settings: Settings) -> dict[str, str]:
+    """Return the amounts that all builds together may request."""
+    return {
+        "cpu": settings.build_quota_cpu,
+        "memory": settings.build_quota_memory,
+        "ephemeral-storage": settings.build_quota_ephemeral_storage,
+    }
+
+
 def largest(settings: Settings) -> dict[str, str]:
     """Return the most for one container: a quarter of the quota, or the default limit if that is more."""
-    quota = {"cpu": settings.build_quota_cpu, "memory": settings.build_quota_memory}
     return {
         name: str(min(Quantity(total), max(Quantity(total) / _LARGEST_PART, Quantity(DEFAULT_LIMITS[name]))))
-        for name, total in quota.items()
+        for name, total in build_quota(settings).items()
     }
 
 
@@ -50,7 +65,7 @@ def build_resources(resources: ResourceRequirements, settings: Settings) -> dict
             raise Refused(
                 f"build.resources has {limits[name]} {name}, but one build may have at most {most}",
                 hint="Lower build.resources of the Project, or ask an administrator to raise "
-                f"KAPSA_BUILD_QUOTA_{name.upper()}, of which one build may have a quarter",
+                f"KAPSA_BUILD_QUOTA_{name.replace('-', '_').upper()}, of which one build may have a quarter",
             )
     return {key: amounts for key, amounts in (("requests", requests), ("limits", limits)) if amounts}
 
@@ -58,9 +73,9 @@ def build_resources(resources: ResourceRequirements, settings: Settings) -> dict
 def has_used_its_share(settings: Settings, builds: Iterable[Mapping[str, Any]], *, alone: bool) -> bool:
     """Return whether the running builds of a team request its share: the quota if it is alone, else half of it."""
     amounts, part = [_requested(build) for build in builds], 1 if alone else _TEAM_PART
-    quota = {"cpu": settings.build_quota_cpu, "memory": settings.build_quota_memory}
     return part * len(amounts) >= settings.build_quota_pods or any(
-        part * sum(each[name] for each in amounts) >= Quantity(total).value for name, total in quota.items()
+        part * sum(each[name] for each in amounts) >= Quantity(total).value
+        for name, total in build_quota(settings).items()
     )
 
 
@@ -71,7 +86,7 @@ def _requested(build: Mapping[str, Any]) -> dict[str, Any]:
         every = [each.get("resources") or {} for each in (*pod.get("initContainers", ()), *pod["containers"])]
     else:
         every = [build["spec"].get("build", {}).get("resources") or {}]
-    return {name: max(_request(each, name) for each in every) for name in ("cpu", "memory")}
+    return {name: max(_request(each, name) for each in every) for name in DEFAULT_REQUESTS}
 
 
 def _request(resources: Mapping[str, Any], name: str) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kapsa.environments.build.amounts import DEFAULT_LIMITS, DEFAULT_REQUESTS, largest
+from kapsa.environments.build.amounts import DEFAULT_LIMITS, DEFAULT_REQUESTS, build_quota, largest
 from kapsa.environments.names import MANAGED_BY, OPERATOR, OWNER_UID
 from kapsa.environments.settings import Settings
 from kapsa.environments.tenancy.network import cluster_dns, internet
@@ -36,8 +36,7 @@ def _account(settings: Settings) -> dict[str, Any]:
 def _quota(settings: Settings) -> dict[str, Any]:
     hard = {
         "pods": str(settings.build_quota_pods),
-        "requests.cpu": settings.build_quota_cpu,
-        "requests.memory": settings.build_quota_memory,
+        **{f"requests.{name}": total for name, total in build_quota(settings).items()},
         "persistentvolumeclaims": str(settings.build_quota_pods),
         "services.loadbalancers": "0",
         "services.nodeports": "0",

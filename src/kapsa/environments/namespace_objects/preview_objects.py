@@ -99,8 +99,8 @@ class PreviewObjects(msgspec.Struct, frozen=True):
             "image": self.image,
             "ports": [{"name": "http", "containerPort": APP_PORT}],
             "resources": {
-                "requests": {"cpu": "100m", "memory": "128Mi"},
-                "limits": {"cpu": "250m", "memory": "256Mi"},
+                "requests": {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "128Mi"},
+                "limits": {"cpu": "250m", "memory": "256Mi", "ephemeral-storage": "2Gi"},
             },
             "readinessProbe": {**_PROBE, "initialDelaySeconds": 2},
             "livenessProbe": {**_PROBE, "initialDelaySeconds": 10},

@@ -183,6 +183,8 @@ class Quota(Part):
     """Total memory of all pods. Defaults to KAPSA_QUOTA_MEMORY (16Gi)."""
     storage: Quantity | None = None
     """Total storage that volumes request. Defaults to KAPSA_QUOTA_STORAGE (50Gi)."""
+    ephemeral_storage: Quantity | None = None
+    """Total storage of all pods on the disks of their nodes. Defaults to KAPSA_QUOTA_EPHEMERAL_STORAGE (64Gi)."""
     pods: Annotated[int, Field(ge=0, le=10000)] | None = None
     """Maximum number of pods. Defaults to KAPSA_QUOTA_PODS (50)."""
     objects: Annotated[int, Field(ge=1, le=10000)] | None = None

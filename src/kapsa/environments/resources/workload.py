@@ -30,12 +30,14 @@ class EnvVar(Part):
 
 
 class ResourceAmounts(Part):
-    """An amount of CPU and of memory."""
+    """An amount of CPU, of memory and of storage on the disk of the node."""
 
     cpu: Quantity | None = None
     """CPU, such as 500m."""
     memory: Quantity | None = None
     """Memory, such as 512Mi."""
+    ephemeral_storage: Quantity | None = None
+    """Storage for logs, temporary files and the writable layer of the container, such as 2Gi."""
 
 
 class ResourceRequirements(Part):

@@ -23,8 +23,16 @@ __all__ = ["LIMIT_RANGE", "QUOTA", "PolicyStep"]
 
 QUOTA = "kapsa-quota"
 LIMIT_RANGE = "kapsa-limits"
-_DEFAULT_LIMITS = {"cpu": Quantity("500m"), "memory": Quantity("512Mi")}
-_DEFAULT_REQUESTS = {"cpu": Quantity("100m"), "memory": Quantity("128Mi")}
+_DEFAULT_LIMITS = {
+    "cpu": Quantity("500m"),
+    "memory": Quantity("512Mi"),
+    "ephemeral-storage": Quantity("2Gi"),
+}
+_DEFAULT_REQUESTS = {
+    "cpu": Quantity("100m"),
+    "memory": Quantity("128Mi"),
+    "ephemeral-storage": Quantity("128Mi"),
+}
 
 
 class PolicyStep:
@@ -66,9 +74,10 @@ def limit_range(visit: StepRun, quota: Mapping[str, Quantity]) -> Manifest:
     chosen = visit.project.spec.resources.limits
     limits = {}
     for resource, usual in _DEFAULT_LIMITS.items():
-        total = quota.get(resource)
+        field = resource.replace("-", "_")
+        total = quota.get(field)
         # Half of the quota at most, unless the project sets more: an update runs the old and the new version.
-        amount = getattr(chosen, resource, None) or (min(usual, total / 2) if total is not None else usual)
+        amount = getattr(chosen, field, None) or (min(usual, total / 2) if total is not None else usual)
         limits[resource] = min(amount, total) if total is not None else amount
     requests = {resource: min(_DEFAULT_REQUESTS[resource], limit) for resource, limit in limits.items()}
     container = {

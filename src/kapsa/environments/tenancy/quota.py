@@ -12,7 +12,9 @@ from kapsa.runtime import Change, Quantity
 
 __all__ = ["environment_quota", "hard_limits", "is_enforced", "limits_changed"]
 
-_FIELDS = ("cpu", "memory", "storage", "pods", "objects")
+_FIELDS = ("cpu", "memory", "storage", "ephemeral_storage", "pods", "objects")
+_SPELLED = {"ephemeral_storage": "ephemeralStorage"}
+"""Fields whose name in the Project is another one."""
 _COUNTED = (
     "configmaps",
     "secrets",
@@ -47,7 +49,7 @@ def environment_quota(project: Project, settings: Settings) -> dict[str, Quantit
             continue
         if default is not None and amount > (ceiling := default * settings.quota_ceiling):
             raise Refused(
-                f"resources.defaultQuota.{name} of the Project is {amount}, but at most {ceiling} is allowed",
+                f"resources.defaultQuota.{_SPELLED.get(name, name)} of the Project is {amount}, but at most {ceiling} is allowed",
                 reason="QuotaAboveCeiling",
                 hint=f"Set it to less, or ask an administrator to raise {PREFIX}QUOTA_{name.upper()} or "
                 f"{PREFIX}QUOTA_CEILING",
@@ -59,9 +61,10 @@ def environment_quota(project: Project, settings: Settings) -> dict[str, Quantit
 def hard_limits(quota: Mapping[str, Quantity]) -> dict[str, str]:
     """Return the limits in the form of a ResourceQuota."""
     hard: dict[str, str] = {}
-    for resource in ("cpu", "memory"):
-        if resource in quota:
-            hard[f"requests.{resource}"] = hard[f"limits.{resource}"] = str(quota[resource])
+    for name in ("cpu", "memory", "ephemeral_storage"):
+        if name in quota:
+            resource = name.replace("_", "-")
+            hard[f"requests.{resource}"] = hard[f"limits.{resource}"] = str(quota[name])
     if "storage" in quota:
         hard["requests.storage"] = str(quota["storage"])
     if "pods" in quota:
