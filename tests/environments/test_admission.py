@@ -82,6 +82,8 @@ async def called(client: Client, team: str) -> bool:
 async def furnish(client: Client, team: str) -> None:
     project = await client.create(manifest(Project, "app", project_spec(), team))
     await namespace(client, f"{team}-app", owner=f"{team}/app", uid=project["metadata"]["uid"])
+    status = {"status": {"namespace": {"name": f"{team}-app", "uid": ""}}}
+    await client.patch(Project, "app", status, namespace=team, subresource="status")
 
 
 async def clear(client: Client) -> None:

@@ -137,7 +137,12 @@ class EnvironmentValidator(_Validator[Environment]):
         if not active_pools(pools):
             pools = [*pools, built_in_pool(self._settings.preview_domain)]
         team = await _team_of(client, project)
-        choose(pools, HostRequest.of(environment, project, team), random.Random())  # noqa: S311 - a requested host is not chosen at random
+        choose(
+            pools,
+            HostRequest.of(environment, project, team),
+            random.Random(),  # noqa: S311 - a requested host is not chosen at random
+            preview_domain=self._settings.preview_environment_domain,
+        )
 
 
 class DomainPoolValidator(_Validator[DomainPool]):

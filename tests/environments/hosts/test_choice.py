@@ -262,3 +262,21 @@ def test_a_team_with_labels_of_its_own_gets_no_others() -> None:
     assert chosen([pool(allocationPolicy=SHOP, held={"shop.example.com": "a"})], request(team=shop)) == (
         "pr-1-shop.example.com"
     )
+
+
+# -- the hosts of PreviewEnvironments --------------------------------------------------------------------------
+
+
+def test_hosts_of_pull_requests_under_the_domain_of_previews_are_for_previews_before_any_pool_holds_them() -> (
+    None
+):
+    def made(host_request: HostRequest, preview_domain: str = "example.com") -> str:
+        return choose([pool()], host_request, random.Random(0), preview_domain=preview_domain).host
+
+    assert made(request()) == "pr-1-app.example.com"
+    assert made(request(), "another.com") == "pr-1.example.com"
+    assert made(request(host="pr-1.x.example.com")) == "pr-1.x.example.com"
+    preview = request(kind="PreviewEnvironment", host="pr-1.example.com")
+    assert made(preview) == "pr-1.example.com"
+    with pytest.raises(ExternalError, match="is reserved for the PreviewEnvironment"):
+        made(request(host="pr-1.example.com"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import random
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -112,8 +113,12 @@ def built_in_pool(domain: str) -> DomainPool:
     return DomainPool(metadata=metadata, spec=DomainPoolSpec(base_domains=(domain,)))
 
 
-def choose(pools: Sequence[DomainPool], request: HostRequest, rng: random.Random) -> Choice:
-    """Return a free host for the request.
+def choose(
+    pools: Sequence[DomainPool], request: HostRequest, rng: random.Random, *, preview_domain: str = ""
+) -> Choice:
+    """Return a free host for the request. Hosts such as pr-42 under `preview_domain` are for PreviewEnvironments.
+
+    They have them before any pool has their domain, so that a pool that comes later cannot know them as taken.
 
     Raises ExternalError if there is none.
     """
@@ -140,12 +145,23 @@ def choose(pools: Sequence[DomainPool], request: HostRequest, rng: random.Random
             hint="Set domain.domainPoolRef of the Project to another pool, or ask an administrator to add the namespace "
             "to allowedNamespaces",
         )
+    kept = _preview_hosts(preview_domain) if request.kind != "PreviewEnvironment" else None
     if request.host:
-        return _requested(pools, open_pools, request)
-    return _generated(pools, named[0] if named else _default(open_pools), request, rng)
+        return _requested(pools, open_pools, request, kept)
+    return _generated(pools, named[0] if named else _default(open_pools), request, rng, kept)
 
 
-def _requested(pools: Sequence[DomainPool], allowed: Sequence[DomainPool], request: HostRequest) -> Choice:
+def _preview_hosts(domain: str) -> re.Pattern[str] | None:
+    """Return the pattern of the hosts of PreviewEnvironments, which are also theirs while no pool has them."""
+    return re.compile(rf"pr-[0-9]+\.{re.escape(domain)}") if domain else None
+
+
+def _requested(
+    pools: Sequence[DomainPool],
+    allowed: Sequence[DomainPool],
+    request: HostRequest,
+    kept: re.Pattern[str] | None,
+) -> Choice:
     owners = _owners(pools)
     fitting = [domain for domain in owners if request.host.endswith(f".{domain}")]
     domain = max(fitting, key=len, default="")
@@ -157,6 +173,12 @@ def _requested(pools: Sequence[DomainPool], allowed: Sequence[DomainPool], reque
             hint="Choose a host under one of these, or ask an administrator to add the domain to a DomainPool",
         )
     choice = Choice(owners[domain], domain, request.host)
+    if kept is not None and kept.fullmatch(request.host):
+        raise Refused(
+            f"host {request.host} is reserved for the PreviewEnvironment of that pull request",
+            reason="HostReserved",
+            hint="Choose another host",
+        )
     if _is_reserved(choice):
         raise Refused(
             f"host {request.host} is reserved by DomainPool {choice.pool.name}",
@@ -196,7 +218,11 @@ def is_pooled(pools: Sequence[DomainPool], request: HostRequest) -> bool:
 
 
 def _generated(
-    pools: Sequence[DomainPool], pool: DomainPool, request: HostRequest, rng: random.Random
+    pools: Sequence[DomainPool],
+    pool: DomainPool,
+    request: HostRequest,
+    rng: random.Random,
+    kept: re.Pattern[str] | None,
 ) -> Choice:
     owners, holders = _owners(pools), _holders(pools)
     domains = [domain for domain in pool.spec.base_domains if owners[domain] is pool]
@@ -210,7 +236,7 @@ def _generated(
     for label in request.candidates():
         for fitting in _fitting_labels(pool, request.team, label):
             choice = Choice(pool, domain, host_name(fitting, domain))
-            taken = choice.host in holders or choice.host in owners
+            taken = choice.host in holders or choice.host in owners or (kept and kept.fullmatch(choice.host))
             if not taken and not _is_reserved(choice) and _is_label_open(choice, request.team):
                 return choice
     raise Refused(

@@ -126,7 +126,8 @@ class DomainPools:
             kept = current_choice(pools, request)
             if kept is not None:
                 return kept
-            choice = choose(pools, request, self._rng)
+            domain = self._settings.preview_environment_domain
+            choice = choose(pools, request, self._rng, preview_domain=domain)
             allocation = Allocation(
                 host=choice.host,
                 project=request.project,
