@@ -16,6 +16,12 @@ class Judge:
     def __init__(self, size: int = 10) -> None:
         self.expiry = Expiry()
         self.now, self.monotonic, self.size = NOON, 0.0, size
+        self.server: datetime | None = None
+        self.statuses: dict[str, datetime] = {}
+
+    def restart(self) -> None:
+        """Forget all but the statuses, as a new process does."""
+        self.expiry = Expiry()
 
     def sleep(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
@@ -24,15 +30,22 @@ class Judge:
     def __call__(
         self, uid: str = "one", expires: datetime = NOON + timedelta(hours=1), **options: bool
     ) -> ExpiryVerdict:
-        return self.expiry.judge(
+        without = [None] * (self.size - len(self.statuses))
+        verdict = self.expiry.judge(
             uid,
             expires,
             group="team",
-            size=lambda: self.size,
+            members=lambda: [*self.statuses.values(), *without],
             now=self.now,
             monotonic=self.monotonic,
+            server=self.server,
+            kept_until=self.statuses.get(uid),
             **options,
         )
+        self.statuses.pop(uid, None)
+        if verdict.kept_until is not None:
+            self.statuses[uid] = verdict.kept_until
+        return verdict
 
 
 def test_time_that_passes_on_both_clocks_is_up_at_once_for_any_number() -> None:
@@ -71,8 +84,48 @@ def test_what_is_overdue_at_first_sight_goes_a_third_an_hour() -> None:
     kept = judge("3", past)
     assert (kept.reason, kept.after) == ("ExpiryBraked", HOUR)
     judge.size = 7
+    for expected in (["3", "4", "5"], ["6", "7", "8"], ["9"]):
+        judge.sleep(HOUR)
+        gone = [uid for uid in map(str, range(int(expected[0]), 10)) if judge(uid, past).expired]
+        assert gone == expected
+
+
+def test_a_restart_does_not_release_the_brake() -> None:
+    judge = Judge()
+    past = NOON - timedelta(days=1)
+    gone = {uid for uid in map(str, range(10)) if judge(uid, past).expired}
+    judge.size = 10 - len(gone)
+    for _ in range(5):
+        judge.sleep(60)
+        judge.restart()
+        assert not [uid for uid in map(str, range(10)) if uid not in gone and judge(uid, past).expired]
     judge.sleep(HOUR)
-    assert [uid for uid in map(str, range(3, 10)) if judge(uid, past).expired] == ["3", "4"]
+    assert len([uid for uid in map(str, range(10)) if uid not in gone and judge(uid, past).expired]) == 3
+
+
+def test_a_single_resource_stays_until_its_time_has_come_on_the_clock_of_the_api_server() -> None:
+    judge = Judge(size=1)
+    judge.server = NOON
+    judge.now += timedelta(days=365)
+    first, second = judge(), judge()
+    assert (first.expired, first.reason, first.after) == (False, "ClockJumped", HOUR)
+    assert first.message
+    assert not second.message
+    judge.restart()
+    assert not judge().expired
+    judge.sleep(HOUR)
+    judge.server = NOON + timedelta(hours=1)
+    assert judge().expired
+
+
+def test_a_time_that_a_wrong_clock_has_recorded_keeps_nothing_for_long() -> None:
+    judge = Judge(size=1)
+    judge.statuses["one"] = NOON + timedelta(days=365)
+    assert judge().kept_until is None, "its time has not come yet"
+    judge.statuses["one"] = NOON + timedelta(days=365)
+    judge.sleep(2 * HOUR)
+    judge.restart()
+    assert judge().expired
 
 
 def test_a_deletion_that_failed_is_tried_again_and_not_counted_twice() -> None:

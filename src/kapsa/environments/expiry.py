@@ -1,20 +1,24 @@
 """Expiry: judges what has outlived its TTL, so that a wrong clock never leads to a mass deletion.
 
-The wall clock alone decides nothing. A resource whose time was seen to run out expires once that time has also
-passed on the monotonic clock, which cannot be set: if the wall clock jumps ahead, the resource stays for the rest
-of its time. A resource that is overdue when it is first seen, because the operator was away or its clock is wrong,
-expires under a brake: at most 30 % of its group in an hour, but at least one.
+The operator's wall clock alone decides nothing. Nothing expires before its time on the clock of the API server. A
+resource whose time was seen to run out expires once that time has also passed on the monotonic clock, which cannot
+be set: if the wall clock jumps ahead, the resource stays for the rest of its time. A resource that is overdue when
+it is first seen expires under a brake: at most 30 % of its group in an hour, but at least one. The others get a time
+in the following hours, which their status records, so that a restart does not release the brake.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
-from datetime import UTC, datetime
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 
-__all__ = ["DELETED_AT_ONCE", "Expiry", "ExpiryVerdict", "parse_moment"]
+from kapsa.runtime import Client, ClientError
+
+__all__ = ["DELETED_AT_ONCE", "Expiry", "ExpiryVerdict", "parse_moment", "server_time"]
 
 DELETED_AT_ONCE = 0.3
 """The share of a group that may be deleted at once."""
@@ -22,6 +26,25 @@ _WINDOW_SECONDS = 3600.0
 _TOLERANCE_SECONDS = 60.0
 _TOLERANCE = 0.01
 """Clocks that are adjusted slowly drift apart by less than this share."""
+_LONGEST_BRAKE = timedelta(hours=24)
+"""A time beyond it was recorded by a wrong clock: the brake needs a few hours for a group of any size."""
+_NAMESPACE: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Namespace",
+    "metadata": {"generateName": "kapsa-clock-"},
+}
+
+
+async def server_time(client: Client) -> datetime | None:
+    """Return the time on the clock of the API server; None if the request fails.
+
+    A dry run creates nothing, yet its response has the time of the creation.
+    """
+    try:
+        created = await client.create(_NAMESPACE, dry_run=True)
+        return datetime.fromisoformat(created["metadata"]["creationTimestamp"])
+    except (ClientError, KeyError, ValueError):
+        return None
 
 
 def parse_moment(text: str) -> datetime | None:
@@ -48,6 +71,8 @@ class ExpiryVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The reason of an event, if the resource stays although the wall clock says that its time has passed."""
     message: str = ""
     """The note of that event. Empty if it was reported before."""
+    kept_until: datetime | None = None
+    """The time for the status until which the brake keeps the resource."""
 
 
 class _Timer(msgspec.Struct):
@@ -69,10 +94,14 @@ class Expiry:
     def __init__(self) -> None:
         self._timers: dict[str, _Timer] = {}
         self._granted: dict[str, deque[float]] = {}
+        self._slots: dict[str, dict[str, datetime]] = {}
+        """The times that the brake gave, by group and UID: the cache may not have their statuses yet."""
 
     def forget(self, uid: str) -> None:
         """Drop the state of a resource that is deleted."""
         self._timers.pop(uid, None)
+        for slots in self._slots.values():
+            slots.pop(uid, None)
 
     def judge(
         self,
@@ -80,41 +109,97 @@ class Expiry:
         expires_at: datetime | None,
         *,
         group: str,
-        size: Callable[[], int],
+        members: Callable[[], Sequence[datetime | None]],
         now: datetime,
         monotonic: float,
+        server: datetime | None = None,
+        kept_until: datetime | None = None,
         unbraked: bool = False,
     ) -> ExpiryVerdict:
-        """Return whether a resource has expired. `size` counts the resources of its group."""
+        """Return whether a resource has expired.
+
+        `members` returns the times until which the brake keeps each resource of its group, and `server` is the time
+        on the clock of the API server, if it is known.
+        """
         if expires_at is None:
             self.forget(uid)
             return ExpiryVerdict()
-        left = (expires_at - now).total_seconds()
-        timer = self._timers.get(uid)
-        if timer is None or timer.expires_at != expires_at:
-            timer = self._timers[uid] = _Timer(expires_at, monotonic + left, left)
-        if left > 0:
-            return ExpiryVerdict(after=left)
+        if now < expires_at:
+            self._timer(uid, expires_at, now, monotonic)
+            return ExpiryVerdict(after=(expires_at - now).total_seconds())
+        if server is not None and server + timedelta(seconds=_TOLERANCE_SECONDS) < expires_at:
+            return _ahead_of_server(self._timer(uid, expires_at, server, monotonic), now, server)
+        if kept_until is None or not expires_at < kept_until <= now + _LONGEST_BRAKE:
+            kept_until = None
+        timer = self._timer(uid, kept_until or expires_at, now, monotonic)
         if timer.granted or unbraked:
-            return ExpiryVerdict(expired=True)
+            return ExpiryVerdict(expired=True, kept_until=kept_until)
+        if kept_until is not None and now < kept_until:
+            return _braked(timer, now)
         if timer.length > 0:
             return _unless_jumped(timer, monotonic)
-        return self._brake(timer, group, size, monotonic)
+        return self._brake(uid, timer, group, members(), now, monotonic)
 
-    def _brake(self, timer: _Timer, group: str, size: Callable[[], int], monotonic: float) -> ExpiryVerdict:
+    def _timer(self, uid: str, end: datetime, now: datetime, monotonic: float) -> _Timer:
+        """Return the timer of a resource; a new one if its end has changed."""
+        timer = self._timers.get(uid)
+        if timer is None or timer.expires_at != end:
+            left = (end - now).total_seconds()
+            timer = self._timers[uid] = _Timer(end, monotonic + left, left)
+        return timer
+
+    def _brake(
+        self,
+        uid: str,
+        timer: _Timer,
+        group: str,
+        members: Sequence[datetime | None],
+        now: datetime,
+        monotonic: float,
+    ) -> ExpiryVerdict:
+        """Return that the resource has expired, if few others have within the hour, else give it a later time."""
         recent = self._granted.setdefault(group, deque())
         while recent and recent[0] <= monotonic - _WINDOW_SECONDS:
             recent.popleft()
-        if len(recent) < max(1, int((size() + len(recent)) * DELETED_AT_ONCE)):
+        at_once = max(1, int((len(members) + len(recent)) * DELETED_AT_ONCE))
+        if len(recent) < at_once:
             recent.append(monotonic)
             timer.granted = True
             return ExpiryVerdict(expired=True)
-        message = (
-            "kept although its TTL has passed: at most 30 % of a group expire in an hour if they were overdue when "
-            "the operator first saw them. Check the operator's clock; to delete them all, set the annotation "
-            "catalyst.dev/allow-mass-deletion to true"
-        )
-        return _kept(timer, recent[0] + _WINDOW_SECONDS - monotonic, reason="ExpiryBraked", message=message)
+        slots = self._slots.setdefault(group, {})
+        slots[uid] = end = _free_slot([*members, *slots.values()], at_once, now)
+        return _braked(self._timer(uid, end, now, monotonic), now)
+
+
+def _free_slot(slots: Sequence[datetime | None], at_once: int, now: datetime) -> datetime:
+    """Return the end of the first hour from now in which fewer than `at_once` resources expire."""
+    # The same time counts once: a slot is both in the memory and, later, in a status.
+    taken = {each for each in slots if each is not None and each > now}
+    full = Counter(int((each - now).total_seconds() / _WINDOW_SECONDS - 1e-9) for each in taken)
+    hour = next(number for number in range(len(slots) + 1) if full[number] < at_once)
+    # A second apart, so that each slot is a time of its own in the status.
+    return now.replace(microsecond=0) + timedelta(seconds=(hour + 1) * _WINDOW_SECONDS - full[hour])
+
+
+def _braked(timer: _Timer, now: datetime) -> ExpiryVerdict:
+    message = (
+        f"kept until {timer.expires_at:%Y-%m-%d %H:%M:%SZ} although its TTL has passed: at most 30 % of a group expire "
+        "in an hour if they were overdue when the operator first saw them. Check the operator's clock; to delete them "
+        "all, set the annotation catalyst.dev/allow-mass-deletion to true"
+    )
+    after = (timer.expires_at - now).total_seconds()
+    kept = _kept(timer, after, reason="ExpiryBraked", message=message)
+    return msgspec.structs.replace(kept, kept_until=timer.expires_at)
+
+
+def _ahead_of_server(timer: _Timer, now: datetime, server: datetime) -> ExpiryVerdict:
+    """Return that the resource stays until its time has come on the clock of the API server."""
+    message = (
+        f"kept although its TTL has passed on the operator's clock, which is {(now - server).total_seconds():.0f} s "
+        "ahead of the API server's. Check the clock of the operator's node"
+    )
+    left = (timer.expires_at - server).total_seconds()
+    return _kept(timer, min(left, _WINDOW_SECONDS), reason="ClockJumped", message=message)
 
 
 def _unless_jumped(timer: _Timer, monotonic: float) -> ExpiryVerdict:

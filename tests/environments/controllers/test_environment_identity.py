@@ -56,6 +56,31 @@ async def test_a_namespace_that_only_says_it_is_a_projects_gets_nothing_of_it(te
     assert tenant.systems.renderer.requests == []
 
 
+async def test_a_namespace_with_every_mark_of_a_project_gets_nothing_unless_the_project_names_it(
+    tenant: Tenant,
+) -> None:
+    project = await tenant.project(secrets=[{"name": "database"}])
+    forged = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": "labelled-by-evil",
+            "annotations": {OWNER: f"{tenant.name}/app"},
+            "labels": {OWNER_UID: project.metadata.uid},
+        },
+    }
+    await tenant.client.create(forged)
+    spec = {"projectRef": {"name": "app"}, "source": {"commitSha": commit_of("one")}}
+    await tenant.sandbox.apply(Environment, "one", spec, namespace="labelled-by-evil")
+    await tenant.clock.sleep(60)
+    environment = await tenant.client.get(Environment, "one", namespace="labelled-by-evil")
+    condition = environment.status.condition("Ready")
+    assert condition is not None
+    assert condition.reason == "ProjectMissing"
+    assert environment.status.namespace is None
+    assert tenant.systems.renderer.requests == []
+
+
 async def test_a_namespace_that_was_replaced_is_not_the_environments_whatever_its_labels_say(
     tenant: Tenant,
 ) -> None:

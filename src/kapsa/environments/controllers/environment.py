@@ -10,7 +10,7 @@ from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.git.address import is_commit
 from kapsa.adapters.oci.registries import DigestCache, Images
 from kapsa.environments.controllers.transitions import deletion, record, transitions
-from kapsa.environments.expiry import Expiry, ExpiryVerdict, parse_moment
+from kapsa.environments.expiry import Expiry, ExpiryVerdict, parse_moment, server_time
 from kapsa.environments.hosts.routes import CERTIFICATE, GATEWAY, HTTP_ROUTE
 from kapsa.environments.images.repository_rules import registry_refusal
 from kapsa.environments.images.retention import ImageRetention
@@ -56,6 +56,7 @@ from kapsa.environments.tenancy.namespaces import NAMESPACE, owners
 from kapsa.environments.tenancy.ownership import (
     PROJECT_MISSING,
     is_namespace_of,
+    namespace_recorded,
     project_key,
     project_missing,
     team_of,
@@ -157,7 +158,12 @@ class EnvironmentController(Controller[Environment]):
             Watch(KPACK_IMAGE, map=waiting_for, labels=OWNER_UID, optional=True),
             Watch(HTTP_ROUTE, map=owners, labels=OWNER_UID, optional=True),
             *(Watch(kind, optional=True) for kind in (CERTIFICATE, GATEWAY)),
-            Watch(Project, predicates=(any_of(generation_changed, annotation_changed(ALLOW_MASS_DELETION)),)),
+            Watch(
+                Project,
+                predicates=(
+                    any_of(generation_changed, namespace_recorded, annotation_changed(ALLOW_MASS_DELETION)),
+                ),
+            ),
             *(Watch(kind, predicates=(generation_changed,)) for kind in (Registry, DomainPool)),
         )
 
@@ -178,7 +184,7 @@ class EnvironmentController(Controller[Environment]):
         try:
             commit = await self._commit(environment, project, ctx)
             _record_commit(commit, environment, ctx)
-            lifetime = self._judge_expiry(environment, project, ctx)
+            lifetime = await self._judge_expiry(environment, project, ctx)
             if lifetime.expired:
                 await self._expire(environment, ctx)
                 return None
@@ -219,7 +225,7 @@ class EnvironmentController(Controller[Environment]):
         return project if project is not None and is_namespace_of(namespace, project) else None
 
     async def _orphaned(self, environment: Environment, ctx: Context[Environment]) -> Requeue | None:
-        lifetime = self._judge_expiry(environment, None, ctx)
+        lifetime = await self._judge_expiry(environment, None, ctx)
         if lifetime.expired:
             await self._expire(environment, ctx)
             return None
@@ -309,20 +315,24 @@ class EnvironmentController(Controller[Environment]):
             self.metrics.ready_seconds.observe(max(0.0, (ctx.now() - seen).total_seconds()))
         self._ready_commits[uid] = commit
 
-    def _judge_expiry(
+    async def _judge_expiry(
         self, environment: Environment, project: Project | None, ctx: Context[Environment]
     ) -> ExpiryVerdict:
         """Return whether the environment has expired, and report why it stays although its time has passed."""
         allowed = project.metadata.annotations.get(ALLOW_MASS_DELETION) if project is not None else None
+        now, expires_at = ctx.now(), ctx.status.expires_at
         verdict = self._expiry.judge(
             environment.metadata.uid,
-            ctx.status.expires_at,
+            expires_at,
             group=environment.namespace,
-            size=lambda: len(ctx.list(Environment)),
-            now=ctx.now(),
+            members=lambda: [each.status.kept_until for each in ctx.list(Environment)],
+            now=now,
+            server=await server_time(ctx.client) if expires_at is not None and expires_at <= now else None,
+            kept_until=ctx.status.kept_until,
             monotonic=ctx.client.clock.monotonic(),
             unbraked=allowed == "true",
         )
+        ctx.status.kept_until = verdict.kept_until
         if verdict.message:
             ctx.log.warning("not expired", reason=verdict.reason, why=verdict.message)
             ctx.event("Warning", verdict.reason, verdict.message, action="Delete")

@@ -13,12 +13,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from kapsa.adapters.errors import ExternalError
-from kapsa.environments.expiry import Expiry, ExpiryVerdict
+from kapsa.environments.expiry import Expiry, ExpiryVerdict, server_time
 from kapsa.environments.hosts.choice import HostRequest
 from kapsa.environments.hosts.pools import DomainPools
+from kapsa.environments.images.repository_rules import image_refusal
 from kapsa.environments.metrics import PreviewMetrics
 from kapsa.environments.namespace_objects.preview_objects import MANAGED_LABELS, PreviewObjects, namespace_of
-from kapsa.environments.resources import DomainPool, PreviewEnvironment, TeamNamespace
+from kapsa.environments.resources import DomainPool, PreviewEnvironment, Registry, TeamNamespace
 from kapsa.environments.settings import Settings
 from kapsa.environments.sources.previews import ALLOW_MASS_DELETION
 from kapsa.environments.tenancy.namespaces import (
@@ -64,7 +65,7 @@ def _previews_of(namespace: StoredObject, cache: Cache) -> Iterable[Key]:
 
 
 def _all_previews(_: StoredObject, cache: Cache) -> Iterable[Key]:
-    """Map a pool to all previews."""
+    """Map a pool or a Registry to all previews."""
     return [each.key for each in cache.select(PreviewEnvironment.gvk)]
 
 
@@ -79,6 +80,8 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
         *(Watch(kind, map=owners, labels=MANAGED_LABELS) for kind in CHILDREN),
         # A pool with the domain of previews allocates their hosts from then on.
         Watch(DomainPool, map=_all_previews, predicates=(generation_changed,)),
+        # A Registry decides which namespaces may run its images.
+        Watch(Registry, map=_all_previews, predicates=(generation_changed,)),
     )
     rules = (
         rule_for(PreviewEnvironment, "delete"),
@@ -106,12 +109,16 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
     ) -> Requeue | None:
         self.metrics.reconciled.inc(str(preview.spec.pr_number))
         ctx.status.expires_at = expiry(preview)
-        lifetime = self._judge_expiry(preview, ctx)
+        lifetime = await self._judge_expiry(preview, ctx)
         if lifetime.expired:
             await self._expire(preview, ctx)
             return None
-        children = PreviewObjects(preview, self.settings)
+        children, team = PreviewObjects(preview, self.settings), _team_of(preview, ctx)
         try:
+            await self._protect(ctx, children)
+            if why := image_refusal(ctx.list(Registry, namespace=""), team, children.image):
+                return self._image_refused(ctx, why, lifetime)
+            await self._domains.hold(ctx, _host_request(preview, children, team))
             await self._provision(preview, ctx, children)
         except (ForeignNamespaceError, NamespaceChangingError) as obstacle:
             return self._blocked(ctx, obstacle, lifetime)
@@ -128,17 +135,23 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
         ctx.condition("Ready", False, reason="NamespaceTerminating", message=waits_for)
         return Requeue(after=self.settings.deletion_report_after)
 
-    def _judge_expiry(self, preview: PreviewEnvironment, ctx: Context[PreviewEnvironment]) -> ExpiryVerdict:
+    async def _judge_expiry(
+        self, preview: PreviewEnvironment, ctx: Context[PreviewEnvironment]
+    ) -> ExpiryVerdict:
         """Return whether the preview has expired, and report why it stays although its time has passed."""
+        now, expires_at = ctx.now(), ctx.status.expires_at
         verdict = self._expiry.judge(
             preview.metadata.uid,
-            ctx.status.expires_at,
+            expires_at,
             group=preview.namespace,
-            size=lambda: len(ctx.list(PreviewEnvironment)),
-            now=ctx.now(),
+            members=lambda: [each.status.kept_until for each in ctx.list(PreviewEnvironment)],
+            now=now,
+            server=await server_time(ctx.client) if expires_at is not None and expires_at <= now else None,
+            kept_until=ctx.status.kept_until,
             monotonic=ctx.client.clock.monotonic(),
             unbraked=preview.metadata.annotations.get(ALLOW_MASS_DELETION) == "true",
         )
+        ctx.status.kept_until = verdict.kept_until
         if verdict.message:
             ctx.log.warning("not expired", reason=verdict.reason, why=verdict.message)
             ctx.event("Warning", verdict.reason, verdict.message, action="Delete")
@@ -150,16 +163,18 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
             seconds = preview.spec.ttl_seconds
             ctx.event("Normal", "Expired", f"deleted {seconds} s after its creation", action="Delete")
 
+    async def _protect(self, ctx: Context[PreviewEnvironment], children: PreviewObjects) -> None:
+        """Apply the namespace and its network policy, before the pod: it never runs unprotected."""
+        async with self._step("namespace"):
+            await claim(ctx, children.namespace, labels=children.namespace_labels)
+        async with self._step("networkpolicy"):
+            await ctx.apply(children.network_policy(), owner=False)
+
     async def _provision(
         self, preview: PreviewEnvironment, ctx: Context[PreviewEnvironment], children: PreviewObjects
     ) -> None:
-        """Apply all objects of a preview, and report the progress."""
+        """Apply the workload of a preview and its route, and report the progress."""
         made = preview.status.ready_at is not None
-        async with self._step("namespace"):
-            await claim(ctx, children.namespace, labels=children.namespace_labels)
-        await self._domains.hold(ctx, _host_request(preview, children, ctx))
-        async with self._step("networkpolicy"):  # before the pod: it never runs unprotected
-            await ctx.apply(children.network_policy(), owner=False)
         async with self._step("update" if made else "deployment"):
             deployment = await ctx.apply(children.deployment(), owner=False)
         async with self._step("service"):
@@ -228,13 +243,26 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
         """Report that the preview may not have its host, and withdraw its route: a host never has two owners."""
         await ctx.delete(INGRESS, children.ingress_name, namespace=children.namespace)
         ctx.status.url = None
-        ctx.condition("Ready", False, reason=refusal.reason, message=f"{refusal}. {refusal.hint}")
-        if ctx.status.phase != "Failed":
-            self.metrics.failed.labels("ingress").inc()
-            ctx.event("Warning", refusal.reason, str(refusal), action="Route")
-        ctx.status.phase = "Failed"
+        self._fail(ctx, "ingress", refusal.reason, str(refusal), refusal.hint)
         left = lifetime.after if lifetime.after is not None else _LOOK_AGAIN_SECONDS
         return Requeue(after=min(_LOOK_AGAIN_SECONDS, left))
+
+    def _image_refused(
+        self, ctx: Context[PreviewEnvironment], why: str, lifetime: ExpiryVerdict
+    ) -> Requeue | None:
+        """Report that the preview may not run its image. A version that runs already keeps serving."""
+        hint = "Use another image, or ask an administrator to change allowedNamespaces or repositories of the Registry"
+        self._fail(ctx, "deployment", "RegistryNotAllowed", why, hint)
+        return Requeue(after=lifetime.after) if lifetime.after is not None else None
+
+    def _fail(
+        self, ctx: Context[PreviewEnvironment], step: str, reason: str, message: str, hint: str
+    ) -> None:
+        ctx.condition("Ready", False, reason=reason, message=f"{message}. {hint}")
+        if ctx.status.phase != "Failed":
+            self.metrics.failed.labels(step).inc()
+            ctx.event("Warning", reason, message, action="Deploy")
+        ctx.status.phase = "Failed"
 
     @asynccontextmanager
     async def _step(self, name: str) -> AsyncIterator[None]:
@@ -246,17 +274,20 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
             raise
 
 
-def _host_request(
-    preview: PreviewEnvironment, children: PreviewObjects, ctx: Context[PreviewEnvironment]
-) -> HostRequest:
-    namespace = ctx.get(NAMESPACE, preview.namespace, namespace="")
+def _team_of(preview: PreviewEnvironment, ctx: Context[PreviewEnvironment]) -> TeamNamespace:
+    """Return the namespace of a preview, and subscribe to changes of its labels."""
+    namespace = ctx.get(NAMESPACE, preview.namespace, namespace="", track=True)
     labels = (namespace["metadata"].get("labels") or {}) if namespace is not None else {}
+    return TeamNamespace(preview.namespace, labels)
+
+
+def _host_request(preview: PreviewEnvironment, children: PreviewObjects, team: TeamNamespace) -> HostRequest:
     return HostRequest(
         uid=preview.metadata.uid,
         kind="PreviewEnvironment",
         environment=str(preview.metadata),
         host=children.host,
-        team=TeamNamespace(preview.namespace, labels),
+        team=team,
     )
 
 

@@ -177,6 +177,8 @@ class EnvironmentStatus(Status):
     """Images by digest, the latest last, if their Registry deletes them with the environment."""
     expires_at: datetime | None = None
     """Time at which the environment is deleted."""
+    kept_until: datetime | None = None
+    """Time until which it stays although it has expired, because too many others have at once."""
     rollout: Rollout | None = None
     """The last rollout."""
     redeploy_request: str | None = None

@@ -48,6 +48,8 @@ class PreviewEnvironmentStatus(Status):
     """The deployed image."""
     expires_at: datetime | None = None
     """Time at which the preview is deleted."""
+    kept_until: datetime | None = None
+    """Time until which it stays although it has expired, because too many others have at once."""
     ready_at: datetime | None = None
     """Time at which the preview was first ready."""
 

@@ -1,18 +1,23 @@
-"""The Project of an Environment, the one its namespace was created for, and the namespace of its team."""
+"""The Project of an Environment, the one its namespace was created for, and the namespace of its team.
+
+The namespace names its Project, and the status of the Project names the namespace. Only if both agree do the
+Environments in it belong to the Project: anybody who may label a namespace could name a Project.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from kapsa.environments.names import OWNER, OWNER_UID, namespace_name
-from kapsa.environments.resources import Environment, Project, TeamNamespace
-from kapsa.environments.tenancy.namespaces import NAMESPACE
-from kapsa.runtime import Context, Key
+from kapsa.environments.names import OWNER, namespace_name
+from kapsa.environments.resources import Environment, NamespaceStatus, Project, TeamNamespace
+from kapsa.environments.tenancy.namespaces import NAMESPACE, ForeignNamespaceError, refuse_foreign
+from kapsa.runtime import Change, Context, Key, StoredObject
 
 __all__ = [
     "PROJECT_MISSING",
     "is_namespace_of",
+    "namespace_recorded",
     "project_key",
     "project_missing",
     "team_namespace",
@@ -32,8 +37,21 @@ def project_key(namespace: Mapping[str, Any] | None, environment: Environment) -
 
 
 def is_namespace_of(namespace: Mapping[str, Any], project: Project) -> bool:
-    """Return whether the namespace was created for this Project, not for an earlier one of the same name."""
-    return (namespace["metadata"].get("labels") or {}).get(OWNER_UID) == project.metadata.uid
+    """Return whether the namespace was created for this Project, by its labels and by the Project's status."""
+    try:
+        refuse_foreign(namespace, project.metadata.uid, project.status.namespace)
+    except ForeignNamespaceError:
+        return False
+    return True
+
+
+def namespace_recorded(change: Change) -> bool:
+    """Return whether the status of a Project names another namespace than before. For a Watch."""
+    return _recorded(change.old) != _recorded(change.new)
+
+
+def _recorded(stored: StoredObject | None) -> NamespaceStatus | None:
+    return Project.decode(stored.raw).status.namespace if stored is not None else None
 
 
 def project_missing(environment: Environment) -> str:
