@@ -12,7 +12,7 @@ __all__ = ["RegisteredValues"]
 
 
 class RegisteredValues:
-    """A source of values: operator, environment, then the cluster, whose values came with an adopted release.
+    """A source of values: operator, environment, then the cluster: what an adopted release came with, and its own.
 
     All values of an adopted release count as secret: nobody has said which of them are not.
     """
@@ -28,6 +28,7 @@ class RegisteredValues:
             secret = await self._secrets.values(connection, operator.id)
             adopted = await self._adoptions.values(connection, cluster.id, operator.id)
         environment = operator.environment_values.get(cluster.environment.value, {})
+        own = operator.cluster_values.get(cluster.name, {})
         return LayeredValues(
-            (operator.values, secret, environment, adopted), leaf_paths(secret) | leaf_paths(adopted)
+            (operator.values, secret, environment, adopted, own), leaf_paths(secret) | leaf_paths(adopted)
         )

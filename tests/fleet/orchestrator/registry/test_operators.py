@@ -20,11 +20,13 @@ from kapsa.fleet.domain.errors import (
 from kapsa.fleet.domain.principals import Principal, Role
 from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
 from kapsa.fleet.domain.registry.operators import ChartFacts, HttpChart, UploadedChart
-from kapsa.fleet.domain.values import MASK
+from kapsa.fleet.domain.values import MASK, merge_values
 from kapsa.fleet.infrastructure.charts.published_charts import PublishedCharts
 from kapsa.fleet.infrastructure.postgres.database import Database
+from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import PostgresClusters
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
 from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
+from kapsa.fleet.orchestrator.operator_values import RegisteredValues
 from kapsa.fleet.orchestrator.ports.charts import ChartCrd, InspectedChart, RepositoryLogin
 from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
 from kapsa.fleet.orchestrator.registry.operators import (
@@ -35,10 +37,18 @@ from kapsa.fleet.orchestrator.registry.operators import (
 )
 from tests.fleet.audit_recorder import AuditRecorder
 from tests.fleet.charts import crd, operator_chart
+from tests.fleet.rollout_harness import managed_cluster
 
 EDITOR = Principal("maria", frozenset({Role.OPERATOR}))
 VIEWER = Principal("victor", frozenset({Role.VIEWER}))
 PASSWORD = "hunter2-very-secret"
+
+
+class NoAdoptions:
+    """A fleet in which no release was adopted."""
+
+    async def values(self, *_: Any) -> dict[str, Any]:
+        return {}
 
 
 class FakeCharts:
@@ -195,6 +205,51 @@ async def test_secret_values_and_credentials_are_sealed_masked_and_opened_for_a_
     request = registration(secret_values={"token": PASSWORD}, credentials=RepositoryLogin("reader", PASSWORD))
     update = UpdateOperator(secret_values={"token": PASSWORD})
     assert PASSWORD not in repr(audit.entries) + repr(result) + repr(request) + repr(update)
+
+
+async def test_values_of_a_cluster_win_over_its_environment_and_go_with_the_cluster(
+    quick: Operators, database: Database, vault: LocalVault
+) -> None:
+    async with database.transaction() as connection:
+        for name in ("dev-1", "dev-2"):
+            await PostgresClusters().insert(connection, managed_cluster(name), name)
+    own = {"dev-1": {"level": "debug"}, "dev-2": {"level": "trace"}}
+    request = registration(
+        values={"level": "info", "replicas": 1},
+        environment_values={ClusterEnvironment.DEV: {"level": "warn", "replicas": 2}},
+        cluster_values=own,
+    )
+    await quick.register(EDITOR, request)
+    source = RegisteredValues(database, OperatorSecrets(PostgresOperators(), vault), NoAdoptions())  # type: ignore[arg-type]
+
+    async def merged(name: str) -> dict[str, Any]:
+        operator = await quick.get(VIEWER, "widget")
+        return merge_values(*(await source.layers(operator, managed_cluster(name))).layers)
+
+    assert await merged("dev-1") == {"level": "debug", "replicas": 2}
+    assert await merged("dev-3") == {"level": "warn", "replicas": 2}
+    async with database.transaction() as connection:
+        assert await PostgresClusters().delete(connection, managed_cluster("dev-1").id)
+    after = await quick.get(VIEWER, "widget")
+    assert (after.cluster_values, after.version) == ({"dev-2": {"level": "trace"}}, 2)
+    # Another cluster of that name begins without them.
+    async with database.transaction() as connection:
+        await PostgresClusters().insert(connection, managed_cluster("dev-1"), "another")
+    assert await merged("dev-1") == {"level": "warn", "replicas": 2}
+    kept = await quick.update(EDITOR, "widget", UpdateOperator(values={}))
+    assert kept.cluster_values == {"dev-2": {"level": "trace"}}
+    assert (await quick.update(EDITOR, "widget", UpdateOperator(cluster_values={}))).cluster_values == {}
+
+
+async def test_values_of_a_cluster_that_is_not_registered_are_refused_by_its_name(quick: Operators) -> None:
+    with pytest.raises(InvalidInput, match="there is no cluster 'prod/eu'") as refused:
+        await quick.register(EDITOR, registration(cluster_values={"prod/eu": {}}))
+    assert [each.path for each in refused.value.fields] == ["/clusterValues/prod~1eu"]
+    await quick.register(EDITOR, registration())
+    with pytest.raises(InvalidInput, match="register it first, or leave its values out"):
+        await quick.update(EDITOR, "widget", UpdateOperator(cluster_values={"dev-9": {"level": "x"}}))
+    with pytest.raises(InvalidInput, match="clusterValues has 600 KB"):
+        await quick.update(EDITOR, "widget", UpdateOperator(cluster_values={"dev-9": {"x": "y" * 614400}}))
 
 
 async def test_an_update_keeps_what_it_leaves_out_and_ignores_masks(

@@ -36,6 +36,7 @@ _OPERATOR = {
     "source": _CHART,
     "values": {"replicaCount": 2},
     "environmentValues": {"Production": {"replicaCount": 3}},
+    "clusterValues": {"prod-eu": {"replicaCount": 5}},
     "createdAt": _AT,
     "createdBy": "maria",
     "version": 1,

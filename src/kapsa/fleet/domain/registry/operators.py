@@ -66,6 +66,8 @@ class ManagedOperator(msgspec.Struct, frozen=True, rename="camel"):
     has_credentials: bool = False
     """True if a login for the chart's repository is stored. It is sealed and never shown."""
     version: int = 1
+    cluster_values: dict[str, dict[str, Any]] = {}
+    """Values for single clusters, by their names; they win over those of the environment."""
 
 
 class ChartFacts(msgspec.Struct, frozen=True, rename="camel"):

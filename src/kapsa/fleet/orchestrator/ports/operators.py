@@ -1,7 +1,7 @@
 """The repository of operators, their versions, archives and secrets."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -49,6 +49,10 @@ class OperatorRepository(Protocol):
         self, connection: Connection, *, after: str, limit: int, prefix: str
     ) -> list[ManagedOperator]:
         """Return operators in the order of their names, after a name, whose names start with a prefix."""
+        ...
+
+    async def missing_clusters(self, connection: Connection, names: Iterable[str]) -> list[str]:
+        """Return the names that no cluster has. The others stay registered until the transaction ends."""
         ...
 
     async def insert_version(

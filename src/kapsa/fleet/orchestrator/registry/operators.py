@@ -2,7 +2,7 @@
 
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -60,6 +60,8 @@ class RegisterOperator(msgspec.Struct, frozen=True, rename="camel", forbid_unkno
     """The archive of the first version, if the source is `upload`; base64 in JSON."""
     values: dict[str, Any] = {}
     environment_values: dict[ClusterEnvironment, dict[str, Any]] = {}
+    cluster_values: dict[str, dict[str, Any]] = {}
+    """Values for single clusters, by their names. They win over those of the environment."""
     secret_values: dict[str, Any] = {}
     """Values that are sealed, and masked wherever they are shown. They win over `values`."""
     credentials: RepositoryLogin | None = None
@@ -73,6 +75,8 @@ class UpdateOperator(msgspec.Struct, frozen=True, rename="camel", forbid_unknown
 
     values: dict[str, Any] | UnsetType = UNSET
     environment_values: dict[ClusterEnvironment, dict[str, Any]] | UnsetType = UNSET
+    cluster_values: dict[str, dict[str, Any]] | UnsetType = UNSET
+    """All values for single clusters: those of a cluster that is left out are erased."""
     secret_values: dict[str, Any] | UnsetType | None = UNSET
     credentials: RepositoryLogin | UnsetType | None = UNSET
 
@@ -137,6 +141,7 @@ class Operators:
             source=request.source,
             values=request.values,
             environment_values={each.value: values for each, values in request.environment_values.items()},
+            cluster_values=request.cluster_values,
             created_at=await self._transactions.now(),
             created_by=principal.subject,
             secret_paths=tuple(sorted(leaf_paths(request.secret_values))),
@@ -144,6 +149,7 @@ class Operators:
         )
         chart = await self._chart(operator, request, request.secret_values, request.credentials)
         async with self._transactions.transaction() as connection:
+            await self._check_clusters(connection, request.cluster_values)
             if not await self._repository.insert(connection, operator):
                 raise _name_taken(request.name)
             await self._secrets.put_values(connection, operator.id, request.secret_values)
@@ -185,6 +191,8 @@ class Operators:
         async with self._transactions.transaction() as connection:
             before = await self._existing(connection, name)
             check_version("operator", before, expected)
+            if isinstance(request.cluster_values, dict):
+                await self._check_clusters(connection, request.cluster_values)
             after = _updated(before, request)
             if not await self._repository.update(connection, after, expected=before.version):
                 raise changed_meanwhile("operator", before, expected)
@@ -255,6 +263,16 @@ class Operators:
         if operator is None:
             raise UnknownObject(f"there is no operator {name[:80]!r}")
         return operator
+
+    async def _check_clusters(self, connection: Connection, names: Iterable[str]) -> None:
+        """Raise InvalidInput unless each of these clusters is registered."""
+        missing = await self._repository.missing_clusters(connection, names)
+        if missing:
+            message = f"there is no cluster {missing[0][:80]!r}: register it first, or leave its values out"
+            pointer = missing[0][:80].replace("~", "~0").replace("/", "~1")
+            raise InvalidInput(
+                f"clusterValues: {message}", InvalidField(f"/clusterValues/{pointer}", message)
+            )
 
     async def _chart(
         self,
@@ -353,6 +371,7 @@ def _check_registration(request: RegisterOperator) -> None:
     check_values(
         "environmentValues", {each.value: values for each, values in request.environment_values.items()}
     )
+    check_values("clusterValues", request.cluster_values)
     check_values("secretValues", request.secret_values)
 
 
@@ -362,6 +381,8 @@ def _check_update(request: UpdateOperator) -> None:
     if isinstance(request.environment_values, dict):
         named = {each.value: values for each, values in request.environment_values.items()}
         check_values("environmentValues", named)
+    if isinstance(request.cluster_values, dict):
+        check_values("clusterValues", request.cluster_values)
     if isinstance(request.secret_values, dict):
         check_values("secretValues", request.secret_values)
 
@@ -379,6 +400,7 @@ def _updated(before: ManagedOperator, request: UpdateOperator) -> ManagedOperato
         if isinstance(request.values, dict)
         else before.values,
         environment_values=environments,
+        cluster_values=before.cluster_values if request.cluster_values is UNSET else request.cluster_values,
         secret_paths=paths,
         has_credentials=before.has_credentials
         if request.credentials is UNSET

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from sqlalchemy import Row, Select, delete, exists, select, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import Row, Select, Text, Update, delete, exists, literal, select, update
+from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -21,6 +21,7 @@ from kapsa.fleet.infrastructure.postgres.tables.registry import (
     cluster_credential,
     cluster_inventory,
     cluster_operator,
+    operator,
 )
 from kapsa.fleet.orchestrator.ports.clusters import (
     Adoption,
@@ -62,12 +63,15 @@ class PostgresClusters:
         return (await connection.execute(query)).first() is not None
 
     async def delete(self, connection: AsyncConnection, cluster_id: uuid.UUID) -> bool:
-        """Delete a cluster with its credentials. Return False if something still refers to it."""
+        """Delete a cluster with its credentials and values. Return False if something still refers to it."""
+        gone = delete(cluster).where(cluster.c.id == cluster_id).returning(cluster.c.name)
         try:
             async with connection.begin_nested():
-                await connection.execute(delete(cluster).where(cluster.c.id == cluster_id))
+                name: str | None = (await connection.execute(gone)).scalar()
         except IntegrityError:
             return False
+        if name is not None:
+            await connection.execute(_without_values(name))
         return True
 
     async def get(self, connection: AsyncConnection, name: str) -> ManagedCluster | None:
@@ -225,6 +229,14 @@ class PostgresClusters:
             columns["values_version"],
             columns["values"],
         )
+
+
+def _without_values(name: str) -> Update:
+    """Return the statement that erases what operators have for a cluster: another may get its name."""
+    values = operator.c.cluster_values
+    rest = values.op("-", return_type=JSONB())(literal(name, Text))
+    changes = {"cluster_values": rest, "version": operator.c.version + 1}
+    return update(operator).where(values.has_key(name)).values(changes)
 
 
 def _clusters() -> Select[Any]:

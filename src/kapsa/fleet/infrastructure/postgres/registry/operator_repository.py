@@ -1,7 +1,7 @@
 """Operators, their versions, archives and secrets in PostgreSQL."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ from kapsa.fleet.domain.registry.operators import ChartFacts, ChartSource, Manag
 from kapsa.fleet.domain.versions import version_order
 from kapsa.fleet.infrastructure.postgres.tables.registry import (
     chart_archive,
+    cluster,
     operator,
     operator_secret,
     operator_version,
@@ -79,6 +80,18 @@ class PostgresOperators:
         if prefix:
             query = query.where(operator.c.name.startswith(prefix, autoescape=True))
         return [_operator(row) for row in await connection.execute(query)]
+
+    async def missing_clusters(self, connection: AsyncConnection, names: Iterable[str]) -> list[str]:
+        """Return the names that no cluster has. The others stay registered until the transaction ends."""
+        chosen = sorted(names)
+        query = (
+            select(cluster.c.name)
+            .where(cluster.c.name.in_(chosen))
+            .order_by(cluster.c.name)
+            .with_for_update(read=True, key_share=True)
+        )
+        registered = set((await connection.execute(query)).scalars()) if chosen else set()
+        return [name for name in chosen if name not in registered]
 
     async def insert_version(
         self, connection: AsyncConnection, version: OperatorVersion, content: bytes, crds: Sequence[ChartCrd]

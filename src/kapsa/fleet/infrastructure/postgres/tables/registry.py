@@ -41,6 +41,7 @@ operator = Table(
     Column("source", JSONB, nullable=False),
     Column("values", JSONB, nullable=False),
     Column("environment_values", JSONB, nullable=False),
+    Column("cluster_values", JSONB, nullable=False, server_default=text("'{}'")),
     Column("secret_paths", JSONB, nullable=False),
     Column("has_credentials", Boolean, nullable=False),
     Column("paused_reason", Text, nullable=False, server_default=text("''")),
