@@ -26,6 +26,7 @@ COMMANDS = {
     "run": ("", "Run an operator: MODULE:OPERATOR."),
     "crd": ("crd", "Generate the CustomResourceDefinitions of a module."),
     "rbac": ("rbac", "Generate the least RBAC that an operator needs."),
+    "bundle": ("bundle", "Generate a Helm chart or manifests that install an operator."),
     "environments": (
         "environments.command",
         "Work with environments, run their operator, or generate its manifests.",
