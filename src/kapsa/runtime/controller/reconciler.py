@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -35,6 +35,9 @@ from kapsa.runtime.resources.selector import matcher
 from kapsa.runtime.resources.stored_object import Key, StoredObject, read_as
 from kapsa.runtime.telemetry.metrics import Result
 from kapsa.runtime.telemetry.tracing import Tracing
+
+if TYPE_CHECKING:
+    from kapsa.runtime.controller.history import RunHistory
 
 __all__ = ["Reconciler"]
 
@@ -72,6 +75,8 @@ class Reconciler:
         self._matches = matcher(controller.labels)
         self._workers: list[asyncio.Task[None]] = []
         self._started_workers = 0
+        self.history: RunHistory | None = None
+        """The last runs and errors; None unless the debug endpoint is on."""
         self.stuck: list[str] = []
         """The workers that went on after the last stop, although they were cancelled."""
         self._turn = 0
@@ -110,6 +115,15 @@ class Reconciler:
     def stale(self) -> list[Informer]:
         """The watches that are too old to act on. While there is one, nothing runs."""
         return self._freshness.stale
+
+    @property
+    def given_up(self) -> Collection[Key]:
+        """The resources that failed for good and wait for a change."""
+        return self._gave_up.keys()
+
+    def holds(self, key: Key) -> bool:
+        """Return whether the cache has a resource that this controller selects."""
+        return self._lookup(key) is not None
 
     async def wait_until_synced(self) -> None:
         """Wait until every watch has delivered its first list."""
@@ -269,16 +283,20 @@ class Reconciler:
         except WriteRefused:
             # This process does not lead at the moment. The next leader starts with all resources. If this
             # process gets the lease back at once, that does not happen, and the key must not be lost.
+            self._remember(item, "refused", started)
             self._subscriptions.end_run(key, completed=False)
             queue.done(key)
             queue.add_after(key, 1.0, Reason("Refused"), priority=item.priority)
             return
         except BaseException:
+            self._remember(item, "cancelled", started)
             self._subscriptions.end_run(key, completed=False)
             queue.done(key)
             queue.retry(key, Reason("Retry"), priority=item.priority)  # nothing happens after a stop
             raise
         self.services.metrics.reconciled(result, time.perf_counter() - started)
+        if self.history is not None:
+            self._remember(item, result, started, after)
         completed = result in ("success", "requeue")
         self._subscriptions.end_run(key, completed=completed)
         again = queue.done(key)
@@ -291,6 +309,18 @@ class Reconciler:
         else:
             priority = item.priority if not again else Priority.EVENT
             queue.retry(key, Reason("Retry"), priority=priority)
+
+    def _remember(
+        self, item: Item[Key], result: str, started: float, again_after: float | None = None
+    ) -> None:
+        """Keep a run for the debug endpoint, if it is on."""
+        if self.history is not None:
+            self.history.end(item, result, time.perf_counter() - started, again_after)
+
+    def _note(self, key: Key, error: Exception) -> None:
+        """Keep the error of a run for the debug endpoint, if it is on."""
+        if self.history is not None:
+            self.history.fail(key, error)
 
     async def _attempt(self, item: Item[Key], stored: StoredObject) -> tuple[Result, float | None]:
         """Run one resource. Return the outcome and the seconds until the next run, if requested."""
@@ -314,12 +344,14 @@ class Reconciler:
             after = await self._runner(primary, Context(self.services, primary, resource))
         except TimeoutError:
             limit = self.controller.reconcile_timeout
+            self._note(item.key, TimeoutError(f"timed out after {limit:g} s"))
             _log.error("reconcile timed out", controller=self.name, object=str(item.key), seconds=limit)
             self._record_failure(primary.stored, f"timed out after {limit:g} s")
             return "timeout", None
         except WriteRefused:
             raise
         except (Conflict, OutdatedError) as error:
+            self._note(item.key, error)
             _log.info("conflict, retrying", controller=self.name, object=str(item.key), error=str(error))
             return "conflict", None
         except TerminalError as error:
@@ -340,6 +372,7 @@ class Reconciler:
 
     def _report_failure(self, item: Item[Key], stored: StoredObject, error: Exception) -> None:
         """Log a failure, and leave an event on the resource unless it may be gone with the next attempt."""
+        self._note(item.key, error)
         self._log_failure(item, error)
         passing = isinstance(error, ClientError) and error.retryable
         if not passing or item.failures >= _PASSING_FAILURES:
@@ -380,6 +413,7 @@ class Reconciler:
             object=str(stored.key),
             error=str(error),
         )
+        self._note(stored.key, error)
         self._gave_up[stored.key] = stored.fingerprint()
         self.services.recorder.event(ObjectReference.of(self._gvk, stored), "Warning", reason, str(error))
 

@@ -15,7 +15,7 @@ import asyncio
 import enum
 import heapq
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -200,6 +200,16 @@ class WorkQueue(Generic[K]):
     def in_flight(self) -> Iterable[Item[K]]:
         """The runs in progress."""
         return self._running.values()
+
+    @property
+    def waiting(self) -> Mapping[K, _Waiting[K]]:
+        """The keys that could run now, and why."""
+        return self._waiting
+
+    @property
+    def postponed(self) -> Mapping[K, tuple[float, Reason, Priority]]:
+        """The keys that are due later: the time on the queue's clock, the reason and the priority."""
+        return self._delayed
 
     @property
     def delayed(self) -> dict[K, float]:

@@ -61,5 +61,6 @@ def _webhook_endpoint(webhooks: Webhooks | None) -> WebhookEndpoint | None:
         service=webhooks.service,
         service_port=webhooks.service_port,
         port=webhooks.port,
+        namespace=webhooks.namespace,
         certificate_directory=str(webhooks.cert_dir) if webhooks.cert_dir is not None else "",
     )

@@ -106,7 +106,12 @@ class ClusterRun:
             metrics=self.metrics.controller(controller.name),
             cluster=self.cluster,
         )
-        return Reconciler(controller, services, tracing=self._tracing)
+        reconciler = Reconciler(controller, services, tracing=self._tracing)
+        if self._operator.debug_port is not None:
+            from kapsa.runtime.controller.history import RunHistory
+
+            reconciler.history = RunHistory(self._clock)
+        return reconciler
 
     # -- starting ----------------------------------------------------------------------------------------------
 

@@ -60,6 +60,7 @@ class OperatorDeclaration:
         metrics_path: str = "/metrics",
         liveness_path: str = "/healthz",
         readiness_path: str = "/readyz",
+        debug_port: int | None = None,
         host: str = "0.0.0.0",  # noqa: S104 - the kubelet and Prometheus come from outside the pod
         check_rights: bool = True,
         sync_timeout: float = 120.0,
@@ -102,6 +103,9 @@ class OperatorDeclaration:
         """The path of the liveness probe."""
         self.readiness_path = readiness_path
         """The path of the readiness probe."""
+        self.debug_port = debug_port
+        """The port of the debug endpoint, which `kapsa inspect` reads, on the loopback interface only. None, the
+        default, to serve none; 0 for any free port."""
         self.host = host
         """The address to listen on."""
         self.check_rights = check_rights
@@ -129,6 +133,10 @@ class OperatorDeclaration:
         for purpose, path in paths.items():
             if not path.startswith("/"):
                 raise ValueError(f"{purpose} path must start with '/', got {path!r}")
+        if self.debug_port and self.debug_port in (self.metrics_port, self.health_port):
+            raise ValueError(
+                f"debug_port {self.debug_port} is taken by the metrics or the probes: use another"
+            )
         if len(set(paths.values())) < len(paths):
             raise ValueError(f"metrics and probes need a path each, got {', '.join(paths.values())}")
 

@@ -123,6 +123,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             operator.metrics_port = options.metrics_port
         if options.health_port is not None:
             operator.health_port = options.health_port
+        if options.debug_port is not None:
+            operator.debug_port = options.debug_port
         if options.webhook_url:
             _serve_webhooks_from(operator, options)
         tracing.configure(operator.name)
@@ -187,6 +189,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--context", metavar="NAME", help="The kubeconfig's context to use.")
     parser.add_argument("--metrics-port", metavar="PORT", type=_port, help="The port of /metrics.")
     parser.add_argument("--health-port", metavar="PORT", type=_port, help="The port of /healthz and /readyz.")
+    parser.add_argument(
+        "--debug-port",
+        metavar="PORT",
+        type=_port,
+        help="Serve what `kapsa inspect` shows on this port of 127.0.0.1. Off by default.",
+    )
     parser.add_argument(
         "--webhook-url",
         metavar="URL",

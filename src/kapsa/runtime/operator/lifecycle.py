@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -82,6 +82,8 @@ class RunningOperator:
             metrics_path=operator.metrics_path,
             liveness_path=operator.liveness_path,
             readiness_path=operator.readiness_path,
+            debug_port=operator.debug_port,
+            debug_page=self._make_debug_page() if operator.debug_port is not None else None,
         )
         """The server of probes and metrics; `probes.ports` holds the actual ports."""
         self.webhooks = self._make_webhooks(webhook_route)
@@ -176,6 +178,16 @@ class RunningOperator:
     @property
     def _runs(self) -> list[ClusterRun]:
         return [self._home, *self.clusters.values()]
+
+    def _make_debug_page(self) -> Callable[[str], bytes]:
+        from kapsa.runtime.operator.inspection import Inspection  # loaded only if somebody will look
+
+        return Inspection(
+            operator=self.operator.name,
+            identity=self.identity,
+            leads=lambda: self.elector.is_leader if self.elector is not None else None,
+            runs=lambda: self._runs,
+        ).page
 
     def _make_elector(self, rng: random.Random) -> Elector | None:
         election = self.operator.leader_election

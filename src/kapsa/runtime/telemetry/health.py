@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import functools
+import re
 from collections.abc import Callable
 from http import HTTPStatus
 
@@ -35,12 +36,18 @@ class HealthCheckResult(msgspec.Struct, frozen=True):
 
 
 Check = Callable[[], HealthCheckResult]
-_Page = Callable[[], tuple[HTTPStatus, str, bytes]]
-"""Returns status, content type and body."""
+_Page = Callable[[str], tuple[HTTPStatus, str, bytes]]
+"""Takes the query, and returns status, content type and body."""
 
 _log = structlog.get_logger(__name__)
 
 _TEXT = "text/plain; charset=utf-8"
+_JSON = "application/json"
+_LOOPBACK = "127.0.0.1"
+_LOCAL_HOST = re.compile(
+    rb"\r\nhost:[ \t]*(127\.0\.0\.1|localhost|\[::1\])(:[0-9]+)?[ \t]*\r\n", re.IGNORECASE
+)
+"""The Host of a request to this machine. A page of a browser that reaches it by a name of its own has another."""
 _MAX_HEAD = 16 * 1024
 _TIMEOUT = 10.0
 """Seconds for a client to send its request and read the response."""
@@ -73,7 +80,8 @@ class HealthChecks:
 class ProbeServer:
     """The HTTP server of the probes and the metrics.
 
-    It listens on one port if both are the same, else on two. None disables one.
+    It listens on one port if both are the same, else on two. None disables one. The debug page has a port of its own,
+    on the loopback interface only.
 
     It serves a few fixed pages, one request per connection. A web framework would be half of what an operator
     loads at start, and a fifth of its memory.
@@ -90,11 +98,16 @@ class ProbeServer:
         metrics_path: str = "/metrics",
         liveness_path: str = "/healthz",
         readiness_path: str = "/readyz",
+        debug_port: int | None = None,
+        debug_page: Callable[[str], bytes] | None = None,
     ) -> None:
         self._health = health
+        self._debug_port = debug_port if debug_page is not None else None
+        self._debug_page = debug_page
         self._routes: dict[str, list[tuple[str, _Page]]] = {
             "metrics": [(metrics_path, self._serve_metrics)],
             "health": [(liveness_path, self._serve_live), (readiness_path, self._serve_ready)],
+            "debug": [("/debug", self._serve_debug)],
         }
         self._metrics = metrics
         self._host = host
@@ -104,7 +117,7 @@ class ProbeServer:
         """Oldest first."""
         self._stopped = False
         self.ports: dict[str, int] = {}
-        """The actual ports, by purpose: metrics or health."""
+        """The actual ports, by purpose: metrics, health or debug."""
 
     async def start(self) -> None:
         """Listen on each port. Raises `PortTakenError` if a port is not free."""
@@ -116,15 +129,17 @@ class ProbeServer:
         for port, served in by_port.items():
             real = await self._listen(max(port, 0), served)
             self.ports |= dict.fromkeys(served, real)
+        if self._debug_port is not None:
+            self.ports["debug"] = await self._listen(self._debug_port, ["debug"], local=True)
 
-    async def _listen(self, port: int, served: list[str]) -> int:
+    async def _listen(self, port: int, served: list[str], *, local: bool = False) -> int:
         routes = dict(route for what in served for route in self._routes[what])
 
         def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             if self._stopped:  # accepted just before the server stopped
                 writer.transport.abort()
                 return
-            task = asyncio.create_task(_serve(routes, reader, writer))
+            task = asyncio.create_task(_serve(routes, reader, writer, local=local))
             self._connections[task] = None
             task.add_done_callback(functools.partial(self._disconnected, writer))
             if len(self._connections) > _MAX_CONNECTIONS:
@@ -138,7 +153,9 @@ class ProbeServer:
         if port > 65535:  # uvloop would listen on the port modulo 65536
             raise PortTakenError(errno.EINVAL, f"{what}: ports range from 0 to 65535")
         try:
-            server = await asyncio.start_server(connected, self._host, port, limit=_MAX_HEAD)
+            server = await asyncio.start_server(
+                connected, _LOOPBACK if local else self._host, port, limit=_MAX_HEAD
+            )
         except OSError as error:
             raise PortTakenError(error.errno, f"{what}: {error.strerror or error}") from error
         self._servers.append(server)
@@ -163,14 +180,18 @@ class ProbeServer:
             task.cancel()
         await asyncio.gather(*connections, return_exceptions=True)
 
-    def _serve_metrics(self) -> tuple[HTTPStatus, str, bytes]:
+    def _serve_metrics(self, query: str) -> tuple[HTTPStatus, str, bytes]:
         return HTTPStatus.OK, CONTENT_TYPE, self._metrics.render()
 
-    def _serve_live(self) -> tuple[HTTPStatus, str, bytes]:
+    def _serve_live(self, query: str) -> tuple[HTTPStatus, str, bytes]:
         return self._answer(self._health.live)
 
-    def _serve_ready(self) -> tuple[HTTPStatus, str, bytes]:
+    def _serve_ready(self, query: str) -> tuple[HTTPStatus, str, bytes]:
         return self._answer(self._health.ready)
+
+    def _serve_debug(self, query: str) -> tuple[HTTPStatus, str, bytes]:
+        assert self._debug_page is not None
+        return HTTPStatus.OK, _JSON, self._debug_page(query)
 
     def _answer(self, checks: dict[str, Check]) -> tuple[HTTPStatus, str, bytes]:
         ok, text = self._health.report(checks)
@@ -178,19 +199,19 @@ class ProbeServer:
 
 
 async def _serve(
-    routes: dict[str, _Page], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    routes: dict[str, _Page], reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, local: bool
 ) -> None:
     """Serve one request and close the connection."""
     # The client has disconnected or takes too long.
     with contextlib.suppress(OSError, asyncio.IncompleteReadError):
         async with asyncio.timeout(_TIMEOUT):
-            writer.write(await _reply(routes, reader))
+            writer.write(await _reply(routes, reader, local=local))
             await writer.drain()
             writer.close()
             await writer.wait_closed()
 
 
-async def _reply(routes: dict[str, _Page], reader: asyncio.StreamReader) -> bytes:
+async def _reply(routes: dict[str, _Page], reader: asyncio.StreamReader, *, local: bool) -> bytes:
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError:
@@ -199,14 +220,17 @@ async def _reply(routes: dict[str, _Page], reader: asyncio.StreamReader) -> byte
     target, _, version = rest.partition(" ")
     if not version.startswith("HTTP/1."):
         return _response(HTTPStatus.BAD_REQUEST, _TEXT, b"expected HTTP/1.1\n")
-    page = routes.get(target.partition("?")[0])
+    if local and not _LOCAL_HOST.search(head):
+        return _response(HTTPStatus.FORBIDDEN, _TEXT, b"only for this machine: use 127.0.0.1 or localhost\n")
+    path, _, query = target.partition("?")
+    page = routes.get(path)
     if page is None:
         paths = f"not found; paths: {', '.join(routes)}\n".encode()
         return _response(HTTPStatus.NOT_FOUND, _TEXT, paths, head_only=method == "HEAD")
     if method not in ("GET", "HEAD"):
         return _response(HTTPStatus.METHOD_NOT_ALLOWED, _TEXT, b"use GET\n", allow="GET, HEAD")
     try:
-        status, kind, body = page()
+        status, kind, body = page(query)
     except Exception as error:
         _log.exception("probe failed", path=target)
         status, kind, body = (

@@ -218,6 +218,16 @@ def test_an_operator_without_metrics_or_probes_gets_none() -> None:
     assert "livenessProbe" not in container
 
 
+def test_a_chart_whose_webhooks_have_a_namespace_is_installed_nowhere_else(tmp_path: Path) -> None:
+    declared = operator(webhooks=served_by_service(namespace="shop-operator-system"))
+    directory = written(chart(declared), tmp_path)
+    assert rendered(directory)
+    elsewhere = helm("template", "shop", directory, "--namespace=elsewhere")
+    assert "install this chart in the namespace shop-operator-system" in elsewhere.stderr
+    with pytest.raises(BundleError, match="declared in the namespace shop-operator-system"):
+        bundle_facts(declared).home("elsewhere")
+
+
 def test_certificates_from_a_secret_are_mounted_where_the_operator_reads_them(tmp_path: Path) -> None:
     declared = operator(webhooks=served_by_service(cert_dir="/certs"))
     directory = written(chart(declared, certificate_secret="shop-tls"), tmp_path)

@@ -112,12 +112,24 @@ def chart_files(
             definitions(facts, _SETTINGS, kept), condition=".Values.crds.install"
         )
     if listed := services(facts, _SETTINGS):
-        files["templates/services.yaml"] = template(listed)
+        files["templates/services.yaml"] = _namespace_check(facts) + template(listed)
     if facts.metrics is not None:
         files["templates/servicemonitor.yaml"] = template(
             service_monitor(facts, _SETTINGS), condition='include "operator.monitored" .'
         )
     return dict(sorted(files.items()))
+
+
+def _namespace_check(facts: BundleFacts) -> str:
+    """Return what refuses a release in another namespace than the one that the webhooks are declared in."""
+    if facts.webhooks is None or not facts.webhooks.namespace:
+        return ""
+    namespace = json.dumps(facts.webhooks.namespace)
+    return (
+        f"{{{{- if ne .Release.Namespace {namespace} }}}}\n"
+        f'{{{{- fail (printf "install this chart in the namespace %s, in which its webhooks are declared" {namespace}) }}}}\n'
+        "{{- end }}\n"
+    )
 
 
 def _chart(facts: BundleFacts, version: str, image: ImageReference) -> dict[str, Any]:

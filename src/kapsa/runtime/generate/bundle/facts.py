@@ -60,6 +60,8 @@ class WebhookEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     service: str
     service_port: int
     port: int
+    namespace: str = ""
+    """The namespace that the operator declares for the Service; empty for its own."""
     certificate_directory: str = ""
     """The directory that the operator reads its certificates from; empty if it makes them."""
 
@@ -84,6 +86,16 @@ class BundleFacts(msgspec.Struct, frozen=True, kw_only=True):
                 f"invalid name {self.name!r}: a bundle needs lower case letters, digits and dashes, at most "
                 f"{_LONGEST_NAME}, starting with a letter; set the operator's name or give --name"
             )
+
+    def home(self, requested: str = "") -> str:
+        """Return the namespace to install in: the one requested, or that of the webhooks, or NAME-system."""
+        declared = self.webhooks.namespace if self.webhooks is not None else ""
+        if requested and declared and requested != declared:
+            raise BundleError(
+                f"the webhooks are declared in the namespace {declared}: use that one instead of {requested}, or leave "
+                "out namespace= of Webhooks"
+            )
+        return requested or declared or f"{self.name}-system"
 
     @property
     def elects(self) -> bool:

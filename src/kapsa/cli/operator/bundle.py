@@ -99,7 +99,7 @@ def command(
         write_tree(files, chart, header=HEADER, obsolete=set(OPTIONAL) - set(files), check=check)
     if output is not None or chart is None:
         settings = InstallationSettings(
-            namespace=_namespace(namespace or f"{facts.name}-system"),
+            namespace=_namespace(facts.home(namespace)),
             labels={},
             image=str(reference),
             replicas=count,
