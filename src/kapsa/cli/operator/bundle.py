@@ -80,7 +80,7 @@ def command(
     from kapsa.cli.output import write, write_tree
     from kapsa.runtime import to_yaml
     from kapsa.runtime.generate.bundle.chart import HEADER, OPTIONAL, chart_files
-    from kapsa.runtime.generate.bundle.facts import ImageReference
+    from kapsa.runtime.generate.bundle.facts import OperatorImage
     from kapsa.runtime.generate.bundle.manifests import plain_manifests
     from kapsa.runtime.generate.bundle.workload import InstallationSettings
     from kapsa.runtime.operator.bundle_source import bundle_facts
@@ -89,7 +89,7 @@ def command(
     if check and output is None and chart is None:
         raise TargetError("--check needs files to compare with: give --output or --chart")
     facts = bundle_facts(load_operator(target), name=name)
-    reference = ImageReference.parse(image)
+    reference = OperatorImage.parse(image)
     count = _replicas(facts, replicas)
     _check_certificates(facts, certificate_secret)
     if chart is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 
-from kapsa.runtime.generate.bundle.facts import BundleError, BundleFacts, Endpoint, WebhookEndpoint
+from kapsa.runtime.generate.bundle.facts import BundleFacts, PodPort, UnbundlableError, WebhookEndpoint
 from kapsa.runtime.operator.declaration import OperatorDeclaration
 from kapsa.runtime.webhooks.webhooks import Webhooks
 
@@ -12,7 +12,7 @@ __all__ = ["bundle_facts"]
 
 
 def bundle_facts(operator: OperatorDeclaration, *, name: str = "") -> BundleFacts:
-    """Return what a bundle of the operator is made from. Raises BundleError for what a pod cannot serve."""
+    """Return what a bundle of the operator is made from. Raises UnbundlableError for what a pod cannot serve."""
     return BundleFacts(
         name=name or operator.name,
         crds=tuple(operator.definitions()),
@@ -26,16 +26,16 @@ def bundle_facts(operator: OperatorDeclaration, *, name: str = "") -> BundleFact
     )
 
 
-def _endpoint(operator: OperatorDeclaration, setting: str, port: int | None, *paths: str) -> Endpoint | None:
+def _endpoint(operator: OperatorDeclaration, setting: str, port: int | None, *paths: str) -> PodPort | None:
     if port is None:
         return None
     if port == 0:
-        raise BundleError(f"{setting} is 0, which is any free port: set the port that pods listen on")
+        raise UnbundlableError(f"{setting} is 0, which is any free port: set the port that pods listen on")
     if _is_loopback(operator.host):
-        raise BundleError(
+        raise UnbundlableError(
             f"host is {operator.host!r}, which nothing outside the pod reaches: leave it out, or set {setting} to None"
         )
-    return Endpoint(port, paths)
+    return PodPort(port, paths)
 
 
 def _is_loopback(host: str) -> bool:
@@ -49,12 +49,12 @@ def _webhook_endpoint(webhooks: Webhooks | None) -> WebhookEndpoint | None:
     if webhooks is None or not webhooks.served:
         return None
     if not webhooks.service:
-        raise BundleError(
+        raise UnbundlableError(
             f"the webhooks are served at {webhooks.url}, outside the cluster: set service= instead of url= to bundle "
             "the operator"
         )
     if webhooks.port == 0:
-        raise BundleError(
+        raise UnbundlableError(
             "the port of the webhooks is 0, which is any free port: set the port that pods listen on"
         )
     return WebhookEndpoint(

@@ -25,12 +25,12 @@ from kapsa.runtime import (
     allow,
 )
 from kapsa.runtime.generate.bundle.chart import chart_files
-from kapsa.runtime.generate.bundle.facts import BundleError, ImageReference
+from kapsa.runtime.generate.bundle.facts import OperatorImage, UnbundlableError
 from kapsa.runtime.generate.bundle.manifests import plain_manifests
 from kapsa.runtime.generate.bundle.workload import InstallationSettings
 from kapsa.runtime.operator.bundle_source import bundle_facts
 
-IMAGE = ImageReference.parse("registry.example.com/shops/shop:1.2")
+IMAGE = OperatorImage.parse("registry.example.com/shops/shop:1.2")
 
 
 class ShopSpec(Spec):
@@ -146,7 +146,7 @@ def test_a_reserved_character_in_a_description_is_refused() -> None:
     class OddController(Controller[Odd]):
         async def reconcile(self, odd: Odd, ctx: Context[Odd]) -> None: ...
 
-    with pytest.raises(BundleError, match="reserved in charts"):
+    with pytest.raises(UnbundlableError, match="reserved in charts"):
         chart(Operator(controllers=[OddController()]), replicas=1)
 
 
@@ -224,7 +224,7 @@ def test_a_chart_whose_webhooks_have_a_namespace_is_installed_nowhere_else(tmp_p
     assert rendered(directory)
     elsewhere = helm("template", "shop", directory, "--namespace=elsewhere")
     assert "install this chart in the namespace shop-operator-system" in elsewhere.stderr
-    with pytest.raises(BundleError, match="declared in the namespace shop-operator-system"):
+    with pytest.raises(UnbundlableError, match="declared in the namespace shop-operator-system"):
         bundle_facts(declared).home("elsewhere")
 
 
@@ -254,27 +254,27 @@ def test_certificates_from_a_secret_are_mounted_where_the_operator_reads_them(tm
 def test_an_operator_that_cannot_run_in_a_pod_as_declared_is_refused(
     settings: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(BundleError, match=message):
+    with pytest.raises(UnbundlableError, match=message):
         bundle_facts(operator(**settings))
 
 
 @pytest.mark.parametrize("image", ["", "Shop:1", "shop:", "shop:1 --privileged", "shop@sha256:12", "-shop"])
 def test_an_invalid_image_is_refused(image: str) -> None:
-    with pytest.raises(BundleError, match="invalid image"):
-        ImageReference.parse(image)
+    with pytest.raises(UnbundlableError, match="invalid image"):
+        OperatorImage.parse(image)
 
 
 @pytest.mark.parametrize("image", ["shop", "localhost:5000/a/shop:1", f"shop:1@sha256:{'a' * 64}"])
 def test_an_image_is_taken_apart_and_put_together(image: str) -> None:
-    assert str(ImageReference.parse(image)) == image
+    assert str(OperatorImage.parse(image)) == image
 
 
 def test_a_tag_of_digits_is_not_taken_for_a_port() -> None:
-    assert ImageReference.parse("shop:1") == ImageReference("shop", "1")
-    assert ImageReference.parse("localhost:5000/shop") == ImageReference("localhost:5000/shop")
+    assert OperatorImage.parse("shop:1") == OperatorImage("shop", "1")
+    assert OperatorImage.parse("localhost:5000/shop") == OperatorImage("localhost:5000/shop")
 
 
 @pytest.mark.parametrize("version", ["1", "1.0", "v1.0.0", "1.0.0-", "01.0.0"])
 def test_a_chart_needs_a_semantic_version(version: str) -> None:
-    with pytest.raises(BundleError, match="semantic version"):
+    with pytest.raises(UnbundlableError, match="semantic version"):
         chart(operator(), version=version)

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from kapsa.runtime.generate.bundle.expressions import expression, template, value
-from kapsa.runtime.generate.bundle.facts import BundleError, BundleFacts, ImageReference
+from kapsa.runtime.generate.bundle.facts import BundleFacts, OperatorImage, UnbundlableError
 from kapsa.runtime.generate.bundle.values import values_schema, values_text
 from kapsa.runtime.generate.bundle.workload import (
     InstallationSettings,
@@ -88,11 +88,11 @@ Its names are fixed, so a cluster has one release of it.
 
 
 def chart_files(
-    facts: BundleFacts, image: ImageReference, *, version: str, replicas: int, certificate_secret: str = ""
+    facts: BundleFacts, image: OperatorImage, *, version: str, replicas: int, certificate_secret: str = ""
 ) -> dict[str, str]:
     """Return the text of each file, by its path in the chart. The same input gives the same bytes."""
     if not _SEMANTIC_VERSION.fullmatch(version):
-        raise BundleError(f"invalid chart version {version!r}: use a semantic version such as 1.2.0")
+        raise UnbundlableError(f"invalid chart version {version!r}: use a semantic version such as 1.2.0")
     kept = {"helm.sh/resource-policy": expression('ternary "keep" "delete" .Values.crds.keep')}
     files = {
         "Chart.yaml": HEADER + to_yaml([_chart(facts, version, image)]),
@@ -132,7 +132,7 @@ def _namespace_check(facts: BundleFacts) -> str:
     )
 
 
-def _chart(facts: BundleFacts, version: str, image: ImageReference) -> dict[str, Any]:
+def _chart(facts: BundleFacts, version: str, image: OperatorImage) -> dict[str, Any]:
     return {
         "apiVersion": "v2",
         "name": facts.name,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kapsa.runtime.generate.bundle.facts import BundleError
+from kapsa.runtime.generate.bundle.facts import UnbundlableError
 from kapsa.runtime.generate.manifest import to_yaml
 
 __all__ = ["expression", "template", "value"]
 
 # Private-use characters, which stand for the braces until the YAML is written. Braces that a manifest has itself,
-# such as those in a description, can then be told from ours.
+# such as those in a description, are then distinct from ours.
 _OPEN, _CLOSE = "\ue000", "\ue001"
 
 
@@ -46,6 +46,6 @@ def _check(part: Any, owner: str) -> None:
     elif isinstance(part, str) and (_OPEN in part or _CLOSE in part):
         whole = part.startswith(_OPEN) and part.endswith(_CLOSE)
         if not whole or part.count(_OPEN) > 1 or part.count(_CLOSE) > 1:
-            raise BundleError(
+            raise UnbundlableError(
                 f"{owner} contains the character U+E000 or U+E001, which is reserved in charts: remove it"
             )

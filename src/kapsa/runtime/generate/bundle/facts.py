@@ -9,7 +9,7 @@ import msgspec
 
 from kapsa.runtime.generate.rbac import OperatorRights
 
-__all__ = ["BundleError", "BundleFacts", "Endpoint", "ImageReference", "WebhookEndpoint"]
+__all__ = ["BundleFacts", "OperatorImage", "PodPort", "UnbundlableError", "WebhookEndpoint"]
 
 _LONGEST_NAME = 52
 """Leaves room for `-webhooks` and the like in the name of a Service, and for Helm in that of a release."""
@@ -19,13 +19,13 @@ _IMAGE = re.compile(
 )
 
 
-class BundleError(Exception):
+class UnbundlableError(Exception):
     """An operator cannot be bundled as requested."""
 
     for_the_user = True
 
 
-class ImageReference(msgspec.Struct, frozen=True):
+class OperatorImage(msgspec.Struct, frozen=True):
     """A container image: a repository, and a tag or a digest."""
 
     repository: str
@@ -33,11 +33,11 @@ class ImageReference(msgspec.Struct, frozen=True):
     digest: str = ""
 
     @classmethod
-    def parse(cls, text: str) -> ImageReference:
+    def parse(cls, text: str) -> OperatorImage:
         """Return the parts of a reference such as `registry.example.com/shop:1.2`."""
         match = _IMAGE.fullmatch(text)
         if match is None:
-            raise BundleError(
+            raise UnbundlableError(
                 f"invalid image {text!r}: use a form such as registry.example.com/shop:1.2 or shop@sha256:..."
             )
         return cls(match["repository"], match["tag"] or "", match["digest"] or "")
@@ -47,7 +47,7 @@ class ImageReference(msgspec.Struct, frozen=True):
         return f"{self.repository}{tag}{f'@{self.digest}' if self.digest else ''}"
 
 
-class Endpoint(msgspec.Struct, frozen=True):
+class PodPort(msgspec.Struct, frozen=True):
     """A port of the operator, and the paths that it serves there."""
 
     port: int
@@ -67,22 +67,22 @@ class WebhookEndpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BundleFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator declares, as far as an installation depends on it."""
+    """The parts of an operator's declaration that an installation depends on."""
 
     name: str
     """The name of the Deployment, the service account and the roles."""
     crds: tuple[dict[str, Any], ...]
     """For an operator in NAME-system: the namespace matters to a conversion webhook only."""
     rights: OperatorRights
-    metrics: Endpoint | None = None
-    health: Endpoint | None = None
+    metrics: PodPort | None = None
+    health: PodPort | None = None
     """The liveness path, then the readiness path."""
     webhooks: WebhookEndpoint | None = None
     shutdown_grace: float = 30.0
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", self.name) or len(self.name) > _LONGEST_NAME:
-            raise BundleError(
+            raise UnbundlableError(
                 f"invalid name {self.name!r}: a bundle needs lower case letters, digits and dashes, at most "
                 f"{_LONGEST_NAME}, starting with a letter; set the operator's name or give --name"
             )
@@ -91,7 +91,7 @@ class BundleFacts(msgspec.Struct, frozen=True, kw_only=True):
         """Return the namespace to install in: the one requested, or that of the webhooks, or NAME-system."""
         declared = self.webhooks.namespace if self.webhooks is not None else ""
         if requested and declared and requested != declared:
-            raise BundleError(
+            raise UnbundlableError(
                 f"the webhooks are declared in the namespace {declared}: use that one instead of {requested}, or leave "
                 "out namespace= of Webhooks"
             )

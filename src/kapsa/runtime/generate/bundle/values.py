@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kapsa.runtime.generate.bundle.facts import BundleFacts, ImageReference
+from kapsa.runtime.generate.bundle.facts import BundleFacts, OperatorImage
 from kapsa.runtime.generate.bundle.workload import RESOURCES
 from kapsa.runtime.generate.manifest import to_yaml
 
@@ -16,7 +16,7 @@ _OBJECTS = {"type": "array", "items": _OBJECT}
 
 
 def values_text(
-    facts: BundleFacts, image: ImageReference, *, replicas: int, certificate_secret: str = ""
+    facts: BundleFacts, image: OperatorImage, *, replicas: int, certificate_secret: str = ""
 ) -> str:
     """Return values.yaml."""
     return "\n".join(
@@ -26,7 +26,7 @@ def values_text(
 
 
 def _defaults(
-    facts: BundleFacts, image: ImageReference, replicas: int, certificate_secret: str
+    facts: BundleFacts, image: OperatorImage, replicas: int, certificate_secret: str
 ) -> list[tuple[str, str, Any]]:
     """Return name, comment and default of each value."""
     alone = "One replica only: the operator elects no leader, and two would reconcile the same resources."

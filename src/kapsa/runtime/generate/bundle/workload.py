@@ -36,7 +36,7 @@ _SHUTDOWN_MARGIN = 15
 
 
 class InstallationSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What differs between two installations of one operator. Any of it may be an expression of the chart."""
+    """The settings that differ between two installations of one operator. Each may be an expression of the chart."""
 
     namespace: str
     labels: Mapping[str, str]
