@@ -112,7 +112,9 @@ def _print_operator(report: InspectionReport) -> None:
     typer.echo()
     headers = ["CONTROLLER", "KIND", "WORKERS", "RUNNING", "WAITING", "DELAYED", "GIVEN UP", "STATE"]
     print_table(headers, map(_controller_row, report.controllers), empty="no controllers")
-    queued = [(part.name, each) for part in report.controllers for each in part.keys]
+    queued = [
+        (_qualified(part.name, part.cluster), each) for part in report.controllers for each in part.keys
+    ]
     _section("Queues", ["CONTROLLER", "KEY", "STATE", "TIME", "WAITS FOR", "WHY", "LAST ERROR"], (
         [name, each.key, each.state, _seconds(each.seconds), each.waits_for, "; ".join(each.reasons), each.error]
         for name, each in queued
@@ -121,7 +123,7 @@ def _print_operator(report: InspectionReport) -> None:
     _section("Caches", headers, map(_cache_row, report.caches))
     now = datetime.now(UTC)
     _section("Last errors", ["AGE", "CONTROLLER", "KEY", "ERROR"], (
-        [format_age(error.at, now), part.name, error.key, error.text]
+        [format_age(error.at, now), _qualified(part.name, part.cluster), error.key, error.text]
         for part in report.controllers
         for error in part.errors
     ))  # fmt: skip
@@ -135,13 +137,26 @@ def _heading(report: InspectionReport) -> Iterable[tuple[str, object]]:
 
 def _controller_row(part: ControllerReport) -> Sequence[object]:
     counts = (part.workers, part.running, part.waiting, part.delayed, part.given_up)
-    return [part.name, part.kind, *counts, part.state]
+    return [_qualified(part.name, part.cluster), part.kind, *counts, part.state]
+
+
+def _qualified(name: str, cluster: str) -> str:
+    """Return a name with its cluster, if the operator has several."""
+    return f"{name} in {cluster}" if cluster else name
 
 
 def _cache_row(cache: CacheReport) -> Sequence[object]:
     listed = "never" if cache.listed is None else f"{format_duration(cache.listed)} ago"
     progress = f"{format_duration(cache.age)} ago"
-    return [cache.watch, cache.state, cache.objects, progress, listed, cache.relists, cache.trouble]
+    return [
+        _qualified(cache.watch, cache.cluster),
+        cache.state,
+        cache.objects,
+        progress,
+        listed,
+        cache.relists,
+        cache.trouble,
+    ]
 
 
 def _section(title: str, headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -162,7 +177,7 @@ def _print_key(report: InspectionReport) -> None:
 def _print_one(part: ControllerReport, each: KeyReport) -> None:
     print_fields(
         [
-            ("Controller", part.name),
+            ("Controller", _qualified(part.name, part.cluster)),
             ("Resource", f"{part.kind} {each.key}"),
             ("State", each.state if each.cached else f"{each.state}; the cache has no such resource"),
             ("Waits for", each.waits_for),

@@ -13,6 +13,11 @@ __all__ = ["bundle_facts"]
 
 def bundle_facts(operator: OperatorDeclaration, *, name: str = "") -> BundleFacts:
     """Return what a bundle of the operator is made from. Raises UnbundlableError for what a pod cannot serve."""
+    if operator.clusters is not None:
+        raise UnbundlableError(
+            "the operator works in other clusters (clusters=), and a bundle is for one: install the output of "
+            "`kapsa crd` and `kapsa rbac` there"
+        )
     return BundleFacts(
         name=name or operator.name,
         crds=tuple(operator.definitions()),

@@ -19,6 +19,7 @@ from kapsa.runtime import (
     CustomResource,
     Operator,
     Spec,
+    StaticClusters,
     Status,
     ValidatingWebhook,
     Webhooks,
@@ -242,6 +243,7 @@ def test_certificates_from_a_secret_are_mounted_where_the_operator_reads_them(tm
     [
         ({"metrics_port": 0}, "metrics_port is 0"),
         ({"health_port": 0}, "health_port is 0"),
+        ({"clusters": StaticClusters({})}, "works in other clusters"),
         ({"host": "127.0.0.1"}, "nothing outside the pod"),
         ({"host": "localhost"}, "nothing outside the pod"),
         ({"webhooks": Webhooks(ShopValidator(), url="https://laptop.example.com")}, "outside the cluster"),
