@@ -63,11 +63,6 @@ class LimitedLease(LeaseGuard):
         return 60.0 if self._spent < 1.0 else -1.0
 
 
-def deployment_of(digest: str) -> uuid.UUID:
-    """Return the deployment of a chart, for tests that deploy it once."""
-    return uuid.uuid5(uuid.NAMESPACE_OID, digest)
-
-
 def manifest_of(*objects: Manifest) -> bytes:
     return "".join(f"---\n{json.dumps(each)}\n" for each in objects).encode()
 
@@ -161,6 +156,10 @@ class Operations:
         self.charts[digest] = [ChartCrd(each["metadata"]["name"], "crds", each) for each in crds]
         return digest
 
+    def deployment_of(self, digest: str) -> uuid.UUID:
+        """Return the deployment of a chart, for tests that deploy it once. Tests may share a control plane."""
+        return uuid.uuid5(uuid.NAMESPACE_OID, f"{self.mark} {digest}")
+
     def request(
         self,
         digest: str,
@@ -172,7 +171,7 @@ class Operations:
         return CrdRequest(
             cluster_id=CLUSTER,
             chart_digest=digest,
-            deployment_id=deployment_of(deployment or digest),
+            deployment_id=self.deployment_of(deployment or digest),
             live=self.blue,
             next=following or self.blue,
             manifest=manifest_of(*objects),
@@ -183,7 +182,7 @@ class Operations:
         await self.under_test.apply_crds(self.request(digest, *objects, **changes), lease())
 
     async def revert(self, deployment: str) -> tuple[str, ...]:
-        return await self.under_test.revert_crds(CLUSTER, deployment_of(deployment), lease())
+        return await self.under_test.revert_crds(CLUSTER, self.deployment_of(deployment), lease())
 
     async def live_crd(self, name: str = "") -> Manifest:
         return await self.client.get(CRD, name or self.crd_name)

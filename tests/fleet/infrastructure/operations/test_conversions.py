@@ -15,7 +15,6 @@ from tests.fleet.infrastructure.operations.harness import (
     CLUSTER,
     LimitedLease,
     Operations,
-    deployment_of,
     lease,
 )
 from tests.fleet.served_kinds import served
@@ -95,14 +94,18 @@ async def test_resources_are_converted_back_by_a_process_that_goes_on_where_anot
         await bring_conversion(operations, server)
         with pytest.raises(LeaseLost):
             # The storage flag, and a few of the resources.
-            await operations.under_test.return_storage(CLUSTER, deployment_of(NEW), LimitedLease(1 + 4))
+            await operations.under_test.return_storage(
+                CLUSTER, operations.deployment_of(NEW), LimitedLease(1 + 4)
+            )
         live = await operations.live_crd()
         assert (live["status"]["storedVersions"], live["spec"]["conversion"]["strategy"]) == (
             ["v1", "v2"],
             "Webhook",
         )
         # Blue-green converts before the controller stops, and takes the CRDs back when it is gone.
-        assert await operations.under_test.return_storage(CLUSTER, deployment_of(NEW), lease()) == ()
+        assert (
+            await operations.under_test.return_storage(CLUSTER, operations.deployment_of(NEW), lease()) == ()
+        )
     assert await operations.revert(NEW) == ()
     await assert_returned(operations)
 

@@ -9,7 +9,7 @@ from kapsa.fleet.orchestrator.ports.helm import UpgradeRequest
 from kapsa.fleet.orchestrator.rollout.approved_manifest import without_crds
 from kapsa.runtime import ApiError
 from tests.eventually import eventually
-from tests.fleet.infrastructure.operations.harness import CLUSTER, Operations, deployment_of, lease
+from tests.fleet.infrastructure.operations.harness import CLUSTER, Operations, lease
 from tests.fleet.real_helm import CLUSTER as HELM_CLUSTER
 from tests.fleet.real_helm import RealHelm, config_map
 
@@ -80,7 +80,7 @@ async def _upgrade(operations: Operations, helm: RealHelm, digest: str, *crds: M
     request: UpgradeRequest = helm.request(*crds, config_map("app", helm.namespace, version="2"))
     release = helm.release()
     approved = request.manifest
-    crds = CrdRequest(CLUSTER, digest, deployment_of(digest), release, release, approved)
+    crds = CrdRequest(CLUSTER, digest, operations.deployment_of(digest), release, release, approved)
     await operations.under_test.apply_crds(crds, lease())
     rest = {each: getattr(request, each) for each in request.__struct_fields__}
     await helm.helm.upgrade(UpgradeRequest(**{**rest, "manifest": without_crds(approved)}), lease())
