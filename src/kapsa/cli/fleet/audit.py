@@ -1,12 +1,18 @@
-"""`kapsa fleet audit`: check the audit log."""
+"""`kapsa fleet audit`: read the audit log over the API, and check it in the database."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
+from kapsa.cli.fleet.people.inputs import past_moment
+from kapsa.cli.fleet.people.lists import LimitOption, ListView, show_list
 from kapsa.cli.fleet.session import read_settings, with_database
+from kapsa.cli.tables import OutputFormat, OutputOption
+from kapsa.fleet.orchestrator.audit import AuditRecord
 
 if TYPE_CHECKING:
     from kapsa.fleet.infrastructure.audit.verifier import AuditReport
@@ -14,12 +20,54 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check the audit log.")
+_WIDEST = 100
+"""Characters of an entry's details in a table; `-o json` has all."""
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Read and check the audit log.")
 
 
 @app.callback()
 def audit() -> None:
-    """Check the audit log."""
+    """Read and check the audit log."""
+
+
+def _row(record: AuditRecord, now: datetime) -> tuple[object, ...]:
+    payload = msgspec.json.encode(record.payload or {}).decode()
+    return (
+        f"{record.recorded_at:%Y-%m-%dT%H:%M:%SZ}",
+        record.actor if record.actor is not None else "(erased)",
+        record.action,
+        f"{record.object_kind}/{record.object_id}",
+        payload if len(payload) <= _WIDEST else f"{payload[: _WIDEST - 1]}…",
+    )
+
+
+_RECORDS = ListView(
+    AuditRecord,
+    ("TIME", "ACTOR", "ACTION", "OBJECT", "DETAILS"),
+    _row,
+    "there are no such entries",
+    name="id",
+)
+
+
+@app.command("ls")
+def list_entries(
+    actor: Annotated[str, typer.Option(help="Only entries of this subject.")] = "",
+    action: Annotated[str, typer.Option(help="Only entries of this action, such as cluster.register.")] = "",
+    kind: Annotated[str, typer.Option(help="Only entries about this kind of object, such as cluster.")] = "",
+    object_id: Annotated[
+        str, typer.Option("--object", help="Only entries about the object with this id.")
+    ] = "",
+    since: Annotated[str, typer.Option(help="Only entries after this time, or of the last 3d, 2h.")] = "",
+    until: Annotated[str, typer.Option(help="Only entries before this time.")] = "",
+    limit: LimitOption = 50,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """List audit entries over the API, newest first. Only admins may."""
+    query = {"actor": actor, "action": action, "objectKind": kind, "objectId": object_id}
+    moments = {"since": past_moment("--since", since), "until": past_moment("--until", until)}
+    show_list(_RECORDS, "/audit", output, limit=limit, query={**query, **moments})
 
 
 @app.command("verify")

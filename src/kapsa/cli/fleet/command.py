@@ -1,4 +1,4 @@
-"""`kapsa fleet`: run the fleet manager, and look after its database, keys and audit log."""
+"""`kapsa fleet`: use a fleet manager over its API; run one, and look after its database, keys and audit log."""
 
 from __future__ import annotations
 
@@ -9,19 +9,32 @@ from typing import Annotated, Any
 import typer
 
 from kapsa.cli.fleet import audit, keys
+from kapsa.cli.fleet.people import approvals, clusters, crds, interventions, operators, sign_in
 from kapsa.cli.fleet.session import read_settings, with_database
 from kapsa.cli.target import TargetError
 
 __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, add_completion=False)
-app.add_typer(keys.app, name="keys")
+app.command()(sign_in.login)
+app.command()(sign_in.logout)
+app.command()(sign_in.whoami)
+app.add_typer(operators.app, name="operators")
+app.add_typer(clusters.app, name="clusters")
+app.add_typer(interventions.app, name="deployments")
+app.add_typer(approvals.app, name="approvals")
+app.add_typer(crds.app, name="crds")
 app.add_typer(audit.app, name="audit")
+app.add_typer(keys.app, name="keys")
 
 
 @app.callback()
 def fleet() -> None:
-    """Roll operators out over many clusters. Configured by KAPSA_FLEET_* variables and KAPSA_DATABASE_URL."""
+    """Roll operators out over many clusters.
+
+    `serve`, `migrate`, `token`, `keys` and `audit verify` run where the manager runs, and are configured by
+    KAPSA_FLEET_* variables and KAPSA_DATABASE_URL. All other commands call its API with the login of `login`.
+    """
 
 
 @app.command()

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput
+from kapsa.fleet.domain.health import GateProgress
 from kapsa.fleet.domain.registry.clusters import ClusterEnvironment, ManagedCluster
 from kapsa.fleet.domain.rollout.approvals import RequiredApproval
 from kapsa.fleet.domain.rollout.deployments import (
@@ -104,6 +105,8 @@ class TargetStatus(msgspec.Struct, frozen=True, rename="camel"):
     healthy_since: datetime | None
     failed_checks: int
     hand_over_gap_seconds: float | None
+    gate: GateProgress = GateProgress()
+    """The evidence that the gate has so far."""
 
 
 class DeploymentDetails(msgspec.Struct, frozen=True, rename="camel"):
@@ -215,4 +218,5 @@ def target_status(target: RolloutTarget) -> TargetStatus:
         healthy_since=target.progress.healthy_since,
         failed_checks=target.progress.failed_in_a_row,
         hand_over_gap_seconds=target.gap_seconds,
+        gate=target.progress,
     )

@@ -3,6 +3,5 @@
 - `story`: starts the services, runs the walkthrough, and stops or keeps them running.
 - `services`: starts the clusters, the chart repository and the manager.
 - `walkthrough`: what people do with the manager, over its API.
-- `manager_api`: their calls.
 - `cluster_table`: the live table of clusters and stages.
 """

@@ -11,8 +11,8 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from kapsa.cli.demo.fleet.manager_api import ManagerApi
 from kapsa.cli.demo.progress_lines import ProgressLines
+from kapsa.cli.fleet.client.manager_api import ManagerApi
 
 __all__ = ["FleetDisplay"]
 

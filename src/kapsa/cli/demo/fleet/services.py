@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from kapsa.adapters.testing.chart_server import ChartServer
-from kapsa.cli.demo.fleet.manager_api import ManagerApi
 from kapsa.cli.demo.progress_lines import ProgressLines
+from kapsa.cli.fleet.client.manager_api import ManagerApi
 from kapsa.devcluster import DevCluster
 from kapsa.fleet.domain.principals import Principal, Role
 from kapsa.fleet.infrastructure.local_keys import LocalKeys

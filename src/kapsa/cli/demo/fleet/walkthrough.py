@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from kapsa.cli.demo.fleet.cluster_table import FleetDisplay
-from kapsa.cli.demo.fleet.manager_api import CallRefused
 from kapsa.cli.demo.fleet.services import BAD, BETTER, ENVIRONMENTS, FIRST, VERSIONS, FleetDemo
+from kapsa.cli.fleet.client.problems import CallRefused
 from kapsa.fleet.testing.sample_chart import CHART, GADGET, gadget
 from kapsa.runtime import Client
 

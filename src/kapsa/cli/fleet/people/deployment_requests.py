@@ -1,0 +1,215 @@
+"""The request of a deployment, from options or from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from kapsa.cli.fleet.client.references import complete_clusters, complete_operators
+from kapsa.cli.fleet.people.inputs import convert_input, parse_duration, parse_pairs, read_mapping
+from kapsa.cli.target import TargetError
+from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
+from kapsa.fleet.domain.rollout.deployments import ConflictPolicy, OfflinePolicy
+from kapsa.fleet.orchestrator.deployment_requests import DeploymentRequest, StrategyName
+
+__all__ = [
+    "BlueGreenOption",
+    "ClustersOption",
+    "ConflictOption",
+    "EnvironmentOption",
+    "FileOption",
+    "ForceOption",
+    "LabelsOption",
+    "ManualSwitchOption",
+    "OfflineOption",
+    "OperatorArgument",
+    "OverrideOption",
+    "ParallelOption",
+    "RequestOptions",
+    "SecretValuesOption",
+    "SoakOption",
+    "StagesOption",
+    "StrategyOption",
+    "ValuesOption",
+    "VersionArgument",
+    "build_request",
+]
+
+OperatorArgument = Annotated[
+    str, typer.Argument(help="The operator.", autocompletion=complete_operators, show_default=False)
+]
+VersionArgument = Annotated[str, typer.Argument(help="A registered version of it.", show_default=False)]
+FileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--file", "-f", help="The whole request as YAML or JSON; `-` for standard input. Options win over it."
+    ),
+]
+ClustersOption = Annotated[
+    list[str] | None,
+    typer.Option("--cluster", "-c", help="A cluster. Repeatable.", autocompletion=complete_clusters),
+]
+EnvironmentOption = Annotated[
+    ClusterEnvironment | None, typer.Option(help="All clusters of this environment.", case_sensitive=False)
+]
+LabelsOption = Annotated[
+    list[str] | None,
+    typer.Option("--label", "-l", help="All clusters with this label, key=value. Repeatable."),
+]
+StrategyOption = Annotated[
+    StrategyName | None, typer.Option(help="The strategy (default: Canary).", case_sensitive=False)
+]
+StagesOption = Annotated[
+    str, typer.Option(help="Canary: the cumulative percentages of the stages, such as 10,30,100.")
+]
+SoakOption = Annotated[
+    str, typer.Option(help="The time for which each cluster must be healthy, such as 90s, 5m or 1h30m.")
+]
+ParallelOption = Annotated[
+    int | None, typer.Option(min=1, help="The clusters that are changed at the same time.")
+]
+BlueGreenOption = Annotated[
+    str, typer.Option(metavar="BLUE:GREEN", help="BlueGreen: the namespaces of the two releases.")
+]
+ManualSwitchOption = Annotated[
+    bool, typer.Option("--manual-switch", help="BlueGreen: wait for `kapsa fleet deployments switch`.")
+]
+ValuesOption = Annotated[Path | None, typer.Option(help="A YAML file with values for this deployment.")]
+SecretValuesOption = Annotated[
+    Path | None, typer.Option(help="A YAML file with values that are sealed and shown to nobody.")
+]
+ConflictOption = Annotated[
+    ConflictPolicy | None, typer.Option(help="A field that another manager owns (default: fail).")
+]
+OfflineOption = Annotated[
+    OfflinePolicy | None,
+    typer.Option(help="A cluster that is unreachable when its turn comes (default: wait)."),
+]
+ForceOption = Annotated[
+    str,
+    typer.Option(help="Admins: the reason to deploy a withdrawn version, or to use Direct in production."),
+]
+OverrideOption = Annotated[
+    str, typer.Option(help="Admins: the reason to set maintenance windows and freezes aside.")
+]
+
+_CONFIGS = {
+    StrategyName.CANARY: ("canaryConfig", "evaluationPeriod"),
+    StrategyName.ROLLING: ("rollingConfig", "validationPeriod"),
+    StrategyName.BLUE_GREEN: ("blueGreenConfig", "monitoringPeriod"),
+    StrategyName.DIRECT: ("directConfig", ""),
+}
+"""The field of each strategy's settings, and the setting that is its soak."""
+
+
+class RequestOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of `create` and `plan`."""
+
+    operator: str
+    version: str
+    file: Path | None
+    cluster: list[str] | None
+    environment: ClusterEnvironment | None
+    label: list[str] | None
+    strategy: StrategyName | None
+    stages: str
+    soak: str
+    parallel: int | None
+    blue_green: str
+    manual_switch: bool
+    values: Path | None
+    secret_values: Path | None
+    on_conflict: ConflictPolicy | None
+    on_offline: OfflinePolicy | None
+    force_reason: str
+    override_windows: str
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> RequestOptions:
+        """Return the options among the arguments of a command, which have the same names."""
+        return cls(**{name: arguments[name] for name in cls.__struct_fields__})
+
+
+def build_request(options: RequestOptions) -> DeploymentRequest:
+    """Return the request. Raises TargetError with the option that is missing or does not fit."""
+    document = {**read_mapping(options.file), **_given(options)}
+    for field in ("operator", "version"):
+        if not document.get(field):
+            raise TargetError(f"the {field} is missing: give OPERATOR and VERSION, or --file with both")
+    document["targets"] = {**dict(document.get("targets") or {}), **_targets(options)}
+    if not document["targets"]:
+        raise TargetError("the clusters are missing: give --cluster, --environment or --label, or --file")
+    document.setdefault("strategy", StrategyName.CANARY.value)
+    name = convert_input(document["strategy"], StrategyName, "strategy")
+    if config := _config(options, name):
+        field = _CONFIGS[name][0]
+        document[field] = {**dict(document.get(field) or {}), **config}
+    return convert_input(document, DeploymentRequest, str(options.file or "the request"))
+
+
+def _given(options: RequestOptions) -> dict[str, Any]:
+    fields = {
+        "operator": options.operator,
+        "version": options.version,
+        "strategy": options.strategy,
+        "values": read_mapping(options.values),
+        "secretValues": read_mapping(options.secret_values),
+        "onConflict": options.on_conflict,
+        "onOffline": options.on_offline,
+        "forceReason": options.force_reason,
+        "windowOverrideReason": options.override_windows,
+    }
+    return {name: msgspec.to_builtins(value) for name, value in fields.items() if value}
+
+
+def _targets(options: RequestOptions) -> dict[str, Any]:
+    fields = {
+        "clusters": options.cluster,
+        "environment": options.environment and options.environment.value,
+        "labels": parse_pairs("--label", options.label),
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def _config(options: RequestOptions, strategy: StrategyName) -> dict[str, Any]:
+    """Return the settings of the strategy that options have. An option of another strategy is refused."""
+    config: dict[str, Any] = {}
+    _, soak = _CONFIGS[strategy]
+    if options.stages:
+        _require(strategy, "--stages", StrategyName.CANARY)
+        config["percentages"] = _percentages(options.stages)
+    if options.soak:
+        _require(strategy, "--soak", *(each for each, (_, field) in _CONFIGS.items() if field))
+        config[soak] = msgspec.to_builtins(parse_duration("--soak", options.soak))
+    if options.parallel:
+        _require(strategy, "--parallel", *(each for each in StrategyName if each is not StrategyName.ROLLING))
+        config["parallelClusters"] = options.parallel
+    if options.blue_green:
+        _require(strategy, "--blue-green", StrategyName.BLUE_GREEN)
+        blue, colon, green = options.blue_green.partition(":")
+        if not (blue and colon and green):
+            raise TargetError(f"--blue-green {options.blue_green!r} must be two namespaces: BLUE:GREEN")
+        config |= {"blueNamespace": blue, "greenNamespace": green}
+    if options.manual_switch:
+        _require(strategy, "--manual-switch", StrategyName.BLUE_GREEN)
+        config["autoSwitch"] = False
+    return config
+
+
+def _require(strategy: StrategyName, option: str, *allowed: StrategyName) -> None:
+    if strategy not in allowed:
+        names = " or ".join(f"--strategy {each}" for each in allowed)
+        raise TargetError(f"{option} has no effect with strategy {strategy}: leave it out, or use {names}")
+
+
+def _percentages(text: str) -> list[int]:
+    try:
+        return [int(part.strip().removesuffix("%")) for part in text.split(",")]
+    except ValueError:
+        raise TargetError(
+            f"--stages {text!r} is not a list of percentages: use one such as 10,30,100"
+        ) from None
