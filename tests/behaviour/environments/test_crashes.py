@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
-from kapsa.environments.names import namespace_name
+from kapsa.environments.names import APPROVED_COMMIT, namespace_name
 from kapsa.environments.ports import BuildProgress
-from kapsa.environments.resources import KINDS, Environment, Project
+from kapsa.environments.resources import KINDS, DomainPool, Environment, PreviewEnvironment, Project
+from kapsa.environments.settings import Settings
+from kapsa.runtime import Operator
 from kapsa.runtime.testing import CRASH_MOMENTS, CrashMoment, Harness, Sample, Scenario, crash_at_every_write
 from tests.environments.fakes import FakeBuilds, commit_of
+from tests.environments.generating_renderer import GeneratingRenderer
+from tests.environments.previews import make_operator as preview_operator
+from tests.environments.previews import spec as preview_spec
 from tests.environments.tenant import REPOSITORY, FakeSystems, operator
 
 RecordProperty = Callable[[str, object], None]
@@ -163,3 +169,91 @@ async def test_a_project_whose_preview_is_built_and_goes_survives_a_crash_before
     sweep: Sweep,
 ) -> None:
     await sweep("project with a build", previews("a", **BUILT), NEXT)
+
+
+# -- approvals, generated values and hosts of previews ---------------------------------------------------------
+
+FORK = {"commitSha": commit_of("fork"), "prNumber": 7}
+
+
+async def apply_fork(harness: Harness) -> None:
+    spec = {"projectRef": {"name": "app"}, "source": FORK}
+    await harness.apply(manifest(Environment, "one", HOME, spec))
+
+
+def approve(commit: str | None) -> Callable[[Harness], Any]:
+    """Return a step that sets or removes the approval of a commit."""
+    patch = {"metadata": {"annotations": {APPROVED_COMMIT: commit}}}
+    return lambda harness: harness.client.patch(Environment, "one", patch, namespace=HOME)
+
+
+@pytest.mark.long
+async def test_a_fork_whose_approval_is_withdrawn_survives_a_crash_at_the_commit_of_any_write(
+    sweep: Sweep,
+) -> None:
+    scenario = CrashScenario(**BUILT).scenario(apply_fork, approve(commit_of("fork")), approve(None))
+    await sweep("withdrawn approval", scenario, WORST)
+
+
+class GeneratingScenario(CrashScenario):
+    """A deployed environment with a generated password: from then on each process would generate another one."""
+
+    async def prepare(self, harness: Harness) -> None:
+        await super().prepare(harness)
+        self.renderer = self.systems.renderer = GeneratingRenderer(with_checksum=False)
+        await harness.start(operator(self.systems), name="the first process")
+        await harness.settle(horizon=90)
+        await apply_commit("one")(harness)
+        await harness.settle(horizon=90)
+        await harness.kill("the first process")
+        await harness.client.get("v1/Secret", "database", namespace=namespace_name("team", "app", "one"))
+
+    def scenario(self, *steps: Callable[[Harness], Any]) -> Scenario:
+        return msgspec.structs.replace(super().scenario(*steps), operator=self._next_process)
+
+    def _next_process(self) -> Operator:
+        self.renderer.process += 1
+        return operator(self.systems)
+
+
+@pytest.mark.long
+async def test_a_generated_password_survives_a_crash_before_or_at_the_commit_of_any_write(
+    sweep: Sweep,
+) -> None:
+    scenario = GeneratingScenario().scenario(apply_commit("two"), apply_commit("three"))
+    await sweep("kept generated values", scenario, [*NEXT, *WORST])
+
+
+PREVIEW = manifest(PreviewEnvironment, "pr-42-env", "team", preview_spec(42))
+
+
+async def prepare_preview(harness: Harness) -> None:
+    await harness.install(*KINDS)
+    await harness.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+    await harness.apply(PREVIEW)
+
+
+async def make_pool(harness: Harness) -> None:
+    """Create the pool that has the domain of previews."""
+    spec = {"baseDomains": [Settings().preview_environment_domain]}
+    pool = {"apiVersion": DomainPool.api_version, "kind": "DomainPool", "metadata": {"name": "pool"}}
+    await harness.apply({**pool, "spec": spec})
+
+
+async def delete_preview(harness: Harness) -> None:
+    (held,) = (await harness.client.get(DomainPool, "pool")).status.allocations
+    assert held.host.startswith("pr-42.")
+    await harness.client.delete(PreviewEnvironment, "pr-42-env", namespace="team")
+
+
+@pytest.mark.long
+async def test_a_preview_that_gets_its_host_from_a_pool_and_goes_survives_a_crash_at_any_write(
+    sweep: Sweep,
+) -> None:
+    scenario = Scenario(
+        operator=preview_operator,
+        prepare=prepare_preview,
+        steps=(make_pool, delete_preview),
+        ignore=["pods", "endpointslices", "endpoints"],
+    )
+    await sweep("preview host", scenario)

@@ -3,44 +3,15 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 from typing import Any
 
-from kapsa.environments.ports import GeneratedValue, Rendered, RenderRequest
+from kapsa.environments.ports import Rendered, RenderRequest
 from kapsa.environments.render.generated_values import generated_values, with_plain_data
-from tests.environments.fakes import FakeRenderer, deployment, service
+from tests.environments.generating_renderer import CHECKSUM, GeneratingRenderer
 from tests.environments.tenant import Tenant
 
-CHECKSUM = ("spec", "template", "metadata", "annotations", "checksum/secret")
-GENERATED = (
-    GeneratedValue("v1/Secret", "database", ("data", "password")),
-    GeneratedValue("apps/v1/Deployment", "web", CHECKSUM),
-)
 SETTINGS = "host={host}\npassword={password}\n"
 ADDRESS = "postgres://app:{password}@{host}"
-
-
-class GeneratingRenderer(FakeRenderer):
-    """A renderer that generates a password once per commit and process, as `randAlphaNum` in a chart does."""
-
-    process = 0
-
-    async def render(self, request: RenderRequest) -> Rendered:
-        self.requests.append(request)
-        generated = f"{self.process}-{request.commit}"
-        password = base64.b64encode(generated.encode()).decode()
-        plain = base64.b64encode(request.commit.encode()).decode()
-        secret = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": "database"},
-            "data": {"password": password, "commit": plain},
-        }
-        workload = deployment("web", "app:1")
-        workload["spec"]["template"]["metadata"]["annotations"] = {
-            "checksum/secret": hashlib.sha256(generated.encode()).hexdigest()
-        }
-        return Rendered((secret, workload, service("web")), generated=GENERATED, inputs=request.commit)
 
 
 async def deployed(tenant: Tenant) -> tuple[dict[str, str], str]:
