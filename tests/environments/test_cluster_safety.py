@@ -248,3 +248,12 @@ async def test_a_wrong_clock_deletes_not_even_a_single_preview_environment(sandb
     await sandbox.clock.sleep(5)
     left = await sandbox.client.get(PreviewEnvironment, preview.name, namespace=sandbox.namespace)
     assert not left.metadata.deleting
+
+
+async def test_a_fresh_environment_has_the_phase_pending(tenant: Tenant) -> None:
+    await tenant.project()
+    await tenant.environment(suspended=True)
+    await tenant.reaches("one", "Ready", "False", "Suspended")
+    kind = "catalyst.catalyst.dev/v1alpha1/Environment"
+    read = await tenant.client.get(kind, "one", namespace=tenant.home)
+    assert read["status"]["phase"] == "Pending"

@@ -75,12 +75,3 @@ async def test_containers_that_ask_for_nothing_leave_room_for_an_update_in_the_q
     (container,) = limits["spec"]["limits"]
     assert container["default"] == {"cpu": "100m", "memory": "512Mi", "ephemeral-storage": "2Gi"}
     assert container["defaultRequest"] == {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "128Mi"}
-
-
-async def test_a_fresh_environment_has_the_phase_pending(tenant: Tenant) -> None:
-    await tenant.project()
-    await tenant.environment(suspended=True)
-    await tenant.reaches("one", "Ready", "False", "Suspended")
-    kind = "catalyst.catalyst.dev/v1alpha1/Environment"
-    read = await tenant.client.get(kind, "one", namespace=tenant.home)
-    assert read["status"]["phase"] == "Pending"
