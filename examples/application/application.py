@@ -1,7 +1,35 @@
-"""An application that starts once its dependencies are ready, with an optional Ingress."""
+"""An application that starts once its dependencies are ready, with an optional Ingress.
+
+Its children are typed: `kapsa[models]` brings the classes of Kubernetes' own kinds, which mypy and pyright check.
+"""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
+
+from lightkube.models.apps_v1 import DeploymentSpec
+from lightkube.models.core_v1 import (
+    Container,
+    ContainerPort,
+    EnvVar,
+    PodSpec,
+    PodTemplateSpec,
+    ServicePort,
+    ServiceSpec,
+)
+from lightkube.models.meta_v1 import LabelSelector, ObjectMeta
+from lightkube.models.networking_v1 import (
+    HTTPIngressPath,
+    HTTPIngressRuleValue,
+    IngressBackend,
+    IngressRule,
+    IngressServiceBackend,
+    IngressSpec,
+    IngressTLS,
+    ServiceBackendPort,
+)
+from lightkube.resources.apps_v1 import Deployment, StatefulSet
+from lightkube.resources.core_v1 import Service
+from lightkube.resources.networking_v1 import Ingress
 
 from kapsa.runtime import (
     Cache,
@@ -102,13 +130,11 @@ def dependants(changed: StoredObject, cache: Cache) -> list[Key]:
 
 class ApplicationController(Controller[Application]):
     owns = (
-        "apps/v1/Deployment",
-        "v1/Service",
-        Owns("networking.k8s.io/v1/Ingress", deletes=True),
+        Deployment,
+        Service,
+        Owns(Ingress, deletes=True),
     )
-    watches = tuple(
-        Watch(kind, map=dependants) for kind in (Application, "apps/v1/Deployment", "apps/v1/StatefulSet")
-    )
+    watches = tuple(Watch(kind, map=dependants) for kind in (Application, Deployment, StatefulSet))
     indexes = {"dependency": dependencies_of}  # noqa: RUF012 - read only
     max_concurrent_reconciles = 5
 
@@ -119,16 +145,16 @@ class ApplicationController(Controller[Application]):
             ctx.status.phase = "Waiting"
             ctx.condition("Ready", False, reason="DependencyNotReady", message=f"waiting for {names}")
             return None  # a change of a dependency triggers the next run
-        deployment = await ctx.apply(deployment_for(app))
+        await ctx.apply(deployment_for(app))
         await ctx.apply(service_for(app))
         await reconcile_ingress(app, ctx)
-        report(app, ctx, deployment)
+        report(app, ctx, ctx.get(Deployment, app.name))
         return None
 
 
-def report(app: Application, ctx: Context[Application], deployment: dict[str, Any]) -> None:
+def report(app: Application, ctx: Context[Application], deployment: Deployment | None) -> None:
     """Report the state of the application in its status."""
-    ready = deployment.get("status", {}).get("readyReplicas", 0)
+    ready = ready_replicas(deployment)
     all_ready = ready >= app.spec.replicas
     ctx.status.phase = "Ready" if all_ready else "Pending"
     ctx.status.url = url_of(app)
@@ -145,71 +171,67 @@ def is_ready(dependency: Dependency, ctx: Context[Application]) -> bool:
     if dependency.kind == "Application":
         other = ctx.get(Application, dependency.name)
         return other is not None and other.status.is_true("Ready")
-    workload = ctx.get(f"apps/v1/{dependency.kind}", dependency.name)
-    if workload is None:
+    workload = ctx.get(Deployment if dependency.kind == "Deployment" else StatefulSet, dependency.name)
+    if workload is None or workload.spec is None:
         return False
-    ready = workload.get("status", {}).get("readyReplicas", 0)
-    return bool(ready >= workload["spec"].get("replicas", 1))
+    replicas = workload.spec.replicas
+    return ready_replicas(workload) >= (1 if replicas is None else replicas)
+
+
+def ready_replicas(workload: Deployment | StatefulSet | None) -> int:
+    """Return the number of replicas that are ready."""
+    if workload is None or workload.status is None:
+        return 0
+    return workload.status.readyReplicas or 0
 
 
 async def reconcile_ingress(app: Application, ctx: Context[Application]) -> None:
     """Apply the Ingress if the spec has a route, and delete it otherwise."""
     if app.spec.ingress is None:
-        await ctx.delete("networking.k8s.io/v1/Ingress", app.name)
+        await ctx.delete(Ingress, app.name)
     else:
         await ctx.apply(ingress_for(app, app.spec.ingress))
 
 
-def deployment_for(app: Application) -> dict[str, Any]:
+def deployment_for(app: Application) -> Deployment:
     """Return the Deployment that runs the application."""
-    container = {
-        "name": "app",
-        "image": app.spec.image,
-        "env": [{"name": name, "value": value} for name, value in sorted(app.spec.env.items())],
-        "ports": [{"name": "http", "containerPort": app.spec.port}],
-    }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": app.name, "labels": labels_of(app)},
-        "spec": {
-            "replicas": app.spec.replicas,
-            "selector": {"matchLabels": labels_of(app)},
-            "template": {"metadata": {"labels": labels_of(app)}, "spec": {"containers": [container]}},
-        },
-    }
+    container = Container(
+        name="app",
+        image=app.spec.image,
+        env=[EnvVar(name=name, value=value) for name, value in sorted(app.spec.env.items())],
+        ports=[ContainerPort(name="http", containerPort=app.spec.port)],
+    )
+    pods = PodTemplateSpec(metadata=ObjectMeta(labels=labels_of(app)), spec=PodSpec(containers=[container]))
+    return Deployment(
+        metadata=metadata_of(app),
+        spec=DeploymentSpec(
+            replicas=app.spec.replicas, selector=LabelSelector(matchLabels=labels_of(app)), template=pods
+        ),
+    )
 
 
-def service_for(app: Application) -> dict[str, Any]:
+def service_for(app: Application) -> Service:
     """Return the Service of the application."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": app.name, "labels": labels_of(app)},
-        "spec": {"selector": labels_of(app), "ports": [{"name": "http", "port": 80, "targetPort": "http"}]},
-    }
+    ports = [ServicePort(name="http", port=80, targetPort="http")]
+    return Service(metadata=metadata_of(app), spec=ServiceSpec(selector=labels_of(app), ports=ports))
 
 
-def ingress_for(app: Application, route: IngressRoute) -> dict[str, Any]:
+def ingress_for(app: Application, route: IngressRoute) -> Ingress:
     """Return the Ingress that routes requests to the Service."""
-    backend = {"service": {"name": app.name, "port": {"name": "http"}}}
-    spec: dict[str, Any] = {
-        "ingressClassName": route.class_name,
-        "rules": [
-            {
-                "host": route.host,
-                "http": {"paths": [{"path": route.path, "pathType": "Prefix", "backend": backend}]},
-            }
-        ],
-    }
+    service = IngressServiceBackend(name=app.name, port=ServiceBackendPort(name="http"))
+    path = HTTPIngressPath(path=route.path, pathType="Prefix", backend=IngressBackend(service=service))
+    spec = IngressSpec(
+        ingressClassName=route.class_name,
+        rules=[IngressRule(host=route.host, http=HTTPIngressRuleValue(paths=[path]))],
+    )
     if route.tls_secret is not None:
-        spec["tls"] = [{"hosts": [route.host], "secretName": route.tls_secret}]
-    return {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "Ingress",
-        "metadata": {"name": app.name, "labels": labels_of(app)},
-        "spec": spec,
-    }
+        spec.tls = [IngressTLS(hosts=[route.host], secretName=route.tls_secret)]
+    return Ingress(metadata=metadata_of(app), spec=spec)
+
+
+def metadata_of(app: Application) -> ObjectMeta:
+    """Return the metadata of each child."""
+    return ObjectMeta(name=app.name, labels=labels_of(app))
 
 
 def url_of(app: Application) -> str | None:
