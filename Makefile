@@ -41,6 +41,7 @@ check: setup
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+	@MYPYPATH=src $(BIN)/mypy --explicit-package-bases examples
 	@$(BIN)/lint-imports
 	@$(BIN)/python tools/english.py
 	@$(BIN)/python -m pytest -q --full tests/docs
