@@ -34,8 +34,9 @@ SHELL_SECONDS = 60
 class PageRun:
     """The run of a page: its namespace, its processes and its last output."""
 
-    def __init__(self, page: Path, directory: Path) -> None:
+    def __init__(self, page: Path, directory: Path, *, seconds: float = SHELL_SECONDS) -> None:
         self._page = page
+        self._seconds = seconds
         self._directory = directory
         self._module = ModuleType(f"page_{re.sub(r'[^a-z0-9]', '_', page.stem.lower())}")
         self._groups: list[int] = []
@@ -93,11 +94,11 @@ class PageRun:
         )
         self._groups.append(process.pid)
         try:
-            self._printed, _ = process.communicate(timeout=SHELL_SECONDS)
+            self._printed, _ = process.communicate(timeout=self._seconds)
         except subprocess.TimeoutExpired as expired:
             os.killpg(process.pid, signal.SIGKILL)
             rest, _ = process.communicate()
-            why = f"did not end within {SHELL_SECONDS} s, or left a process that holds its output:\n{rest}"
+            why = f"did not end within {self._seconds} s, or left a process that holds its output:\n{rest}"
             raise self._fail(snippet, why) from expired
         if process.returncode:
             logs = [

@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shutil
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,12 +17,15 @@ from pathlib import Path
 import pytest
 import structlog
 
+from kapsa.adapters.process.tools import find_tool
 from tests.docs.page_run import PageRun
 from tests.docs.snippets import FENCE, PageError, snippets
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+FIRST_ROLLOUT = DOCS / "fleet" / "first-rollout.md"
+"""It runs a manager with a database and the real helm, which the other pages do not."""
 
 
 def name_of(page: Path) -> str:
@@ -52,9 +58,40 @@ def page_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 @pytest.mark.sampled(6)
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", [each for each in PAGES if each != FIRST_ROLLOUT], ids=name_of)
 def test_every_example_of_the_page_runs(page: Path, page_directory: Path) -> None:
     PageRun(page, page_directory).run()
+
+
+@pytest.fixture
+def helm_directory() -> Path:
+    """The directory of the machine's helm, looked up before a page has a cache of its own."""
+    return find_tool("helm").path.parent
+
+
+@pytest.fixture
+def manager_directory() -> Iterator[Path]:
+    """A directory for a manager's database, which `nobody`, who runs it for root, can enter."""
+    directory = Path(tempfile.mkdtemp(prefix="kapsa-test-"))
+    directory.chmod(0o711)
+    yield directory
+    deadline = time.monotonic() + 60  # the manager ends with the page, and its database with the manager
+    while (directory / "data" / "postgres" / "postmaster.pid").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_the_way_from_nothing_to_a_first_rollout_runs_as_printed(
+    helm_directory: Path, manager_directory: Path, page_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        monkeypatch.setenv("KAPSA_FLEET_LISTEN_PORT", str(free.getsockname()[1]))
+    monkeypatch.setenv("KAPSA_FLEET_DATA_DIRECTORY", str(manager_directory / "data"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(manager_directory / "config"))
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}{os.pathsep}{helm_directory}")
+    PageRun(FIRST_ROLLOUT, page_directory, seconds=240).run()
 
 
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
