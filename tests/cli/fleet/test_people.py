@@ -80,7 +80,7 @@ def test_a_repeated_request_with_the_same_key_has_one_effect(ada: Terminal) -> N
 
 @pytest.mark.long
 def test_a_cluster_is_registered_from_standard_input_labelled_frozen_and_deleted(
-    ada: Terminal, kubeconfig: Path
+    ada: Terminal, kubeconfig: Path, tmp_path: Path
 ) -> None:
     ada.succeed(
         *("clusters", "register", "dev", "--environment", "dev", "--kubeconfig", "-", "-l", "region=eu"),
@@ -98,6 +98,10 @@ def test_a_cluster_is_registered_from_standard_input_labelled_frozen_and_deleted
     assert "Frozen" in ada.succeed("clusters", "ls")
     assert ": year end" in ada.succeed("clusters", "describe", "dev")
     ada.succeed("clusters", "unfreeze", "dev")
+    values = tmp_path / "values.yaml"
+    values.write_text("dev: {replicas: 5}\n")
+    register(ada, "layered", "--cluster-values", str(values))
+    assert "replicas: 5" in ada.succeed("operators", "describe", "layered")
     assert "Any time" in ada.succeed("clusters", "ls")
     assert "RELEASE" not in ada.succeed("clusters", "releases", "dev")
     deployment(ada)

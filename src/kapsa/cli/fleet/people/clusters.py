@@ -205,7 +205,7 @@ def freeze(
 
 @app.command()
 def unfreeze(names: Names) -> None:
-    """Remove all freezes of clusters. Deployments that wait for them go on."""
+    """Remove all freezes of clusters. A deployment that waits already looks again when its wait ends."""
     for name in names:
         _change(name, lambda cluster, now: UpdateCluster(freezes=()))
         typer.echo(f"cluster {name} has no freezes")

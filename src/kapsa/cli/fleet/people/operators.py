@@ -54,6 +54,9 @@ SecretValues = Annotated[
 EnvironmentValues = Annotated[
     Path | None, typer.Option(help="A YAML file with values by environment: `Production: {replicas: 3}`.")
 ]
+ClusterValues = Annotated[
+    Path | None, typer.Option(help="A YAML file with values by cluster: `prod-eu: {replicas: 5}`.")
+]
 Credentials = Annotated[
     Path | None,
     typer.Option(help="A YAML file with the login of the repository: username and password, or token."),
@@ -160,6 +163,7 @@ def register(
     version: Version = "",
     values: Values = None,
     environment_values: EnvironmentValues = None,
+    cluster_values: ClusterValues = None,
     secret_values: SecretValues = None,
     credentials: Credentials = None,
     key: Key = "",
@@ -180,6 +184,7 @@ def register(
         environment_values=convert_input(
             read_mapping(environment_values), dict[ClusterEnvironment, dict[str, Any]], "--environment-values"
         ),
+        cluster_values=_layers(cluster_values),
         secret_values=read_mapping(secret_values),
         credentials=_login(credentials),
     )
@@ -212,6 +217,7 @@ def update(
     name: Name,
     values: Values = None,
     environment_values: EnvironmentValues = None,
+    cluster_values: ClusterValues = None,
     secret_values: SecretValues = None,
     credentials: Credentials = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -224,13 +230,15 @@ def update(
         changes["environment_values"] = convert_input(
             read_mapping(environment_values), dict[ClusterEnvironment, dict[str, Any]], "--environment-values"
         )
+    if cluster_values:
+        changes["cluster_values"] = _layers(cluster_values)
     if secret_values:
         changes["secret_values"] = read_mapping(secret_values)
     if credentials:
         changes["credentials"] = _login(credentials)
     if not changes:
         raise TargetError(
-            "there is nothing to change: give --values, --environment-values, --secret-values or --credentials"
+            "there is nothing to change: `kapsa fleet operators update --help` lists the options"
         )
 
     async def write(api: ManagerApi) -> Any:
@@ -258,6 +266,10 @@ def _source(repository: str, oci: str, archive: Path | None, chart: str) -> Char
     if repository:
         return HttpChart(repository=repository, chart=chart)
     return OciChart(reference=oci) if oci else UploadedChart(chart=chart)
+
+
+def _layers(path: Path | None) -> dict[str, dict[str, Any]]:
+    return convert_input(read_mapping(path), dict[str, dict[str, Any]], "--cluster-values")
 
 
 def _login(path: Path | None) -> RepositoryLogin | None:

@@ -34,7 +34,11 @@ def describe_operator(operator: ManagedOperator) -> None:
             ("created", f"{operator.created_at:%Y-%m-%d %H:%M} UTC by {operator.created_by}"),
         ]
     )
-    for title, values in (("values", operator.values), *operator.environment_values.items()):
+    for title, values in (
+        ("values", operator.values),
+        *operator.environment_values.items(),
+        *operator.cluster_values.items(),
+    ):
         if values:
             from kapsa.runtime import to_yaml
 
