@@ -43,3 +43,11 @@ def test_the_server_of_the_credentials_gets_them(tmp_path: Path) -> None:
 )
 def test_no_other_server_gets_them(tmp_path: Path, prompt: str) -> None:
     assert answer(tmp_path, prompt) == ""
+
+
+def test_a_system_without_files_in_memory_gets_private_files_that_go_with_the_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("os.memfd_create")
+    assert answer(tmp_path, "Password for 'https://robot@git.example.com:8443': ") == "it's a $ecret"
+    assert (tmp_path / "password").stat().st_mode & 0o777 == 0o600
