@@ -117,6 +117,7 @@ from kapsa.runtime.operator.declaration import Collect, Companion, EveryReplica
 from kapsa.runtime.operator.election import LeaderElection
 from kapsa.runtime.operator.lifecycle import RunningOperator
 from kapsa.runtime.operator.operator import Operator
+from kapsa.runtime.operator.shard_leases import Sharding
 from kapsa.runtime.resources.api_resource import ApiResource
 from kapsa.runtime.resources.child_name import child_name
 from kapsa.runtime.resources.conditions import Condition, ConditionStatus
@@ -257,6 +258,7 @@ __all__ = [
     "Scalar",
     "Scale",
     "SchemaError",
+    "Sharding",
     "Spec",
     "StaticAccess",
     "StaticClusters",

@@ -25,6 +25,7 @@ from kapsa.runtime.controller.controller import Controller
 from kapsa.runtime.controller.events import ObjectReference
 from kapsa.runtime.controller.outcomes import OutdatedError, TerminalError
 from kapsa.runtime.controller.services import Services
+from kapsa.runtime.controller.shard import ShardQueue
 from kapsa.runtime.controller.sources import EventSource
 from kapsa.runtime.controller.triggers._triggers import Triggers
 from kapsa.runtime.controller.workqueue import Backoff, Item, Priority, QueueShutDownError, Reason, WorkQueue
@@ -65,7 +66,11 @@ class Reconciler:
     ) -> None:
         self.controller = controller
         self.name = controller.name
-        self.queue: WorkQueue[Key] = WorkQueue(backoff=controller.retry_backoff, observer=services.metrics)
+        self.queue: WorkQueue[Key] = (
+            WorkQueue(backoff=controller.retry_backoff, observer=services.metrics)
+            if services.shard is None
+            else ShardQueue(services.shard, backoff=controller.retry_backoff, observer=services.metrics)
+        )
         self.services = services
         self._cache = services.cache
         self._client = services.client
@@ -170,14 +175,14 @@ class Reconciler:
         if self.working and self._lookup(key) is not None:
             self.queue.add(key, Reason("Woken", self._gvk.kind, namespace, name))
 
-    async def stop(self, *, grace: float, give_up: bool = False) -> None:
+    async def stop(self, *, grace: float, give_up: bool = False) -> bool:
         """Take no more keys, let runs in progress finish for `grace` seconds, then cancel them.
 
-        With `give_up`, a run that ignores its cancellation is left behind, since the process ends. Otherwise it is
+        Return whether all of them finished. With `give_up`, a run that ignores its cancellation is left behind, since the process ends. Otherwise it is
         waited for: the controller may start again, and a resource never has two runs at a time.
         """
         if not self.working:
-            return
+            return True
         self._triggers.disable()
         for task in (self._resync, *self._sources):
             if task is not None:
@@ -186,11 +191,13 @@ class Reconciler:
         workers, self._workers = self._workers, []
         if workers and grace > 0:
             await asyncio.wait(workers, timeout=grace)
+        finished = not list(self.queue.in_flight)
         await self._cancel(workers, limit=_CANCEL_SECONDS if give_up else None)
         self.queue.reopen()
         self._subscriptions.clear()
         self._gave_up.clear()
         self._last_errors.clear()
+        return finished
 
     async def _cancel(self, workers: Sequence[asyncio.Task[None]], *, limit: float | None) -> None:
         """Cancel workers and wait until they have ended, or give up after `limit` seconds."""

@@ -14,6 +14,7 @@ from kapsa.runtime.controller.apply._child_manifest import ChildManifests
 from kapsa.runtime.controller.apply.applier import Applier
 from kapsa.runtime.controller.declarations import Declared
 from kapsa.runtime.controller.events import EventRecorder
+from kapsa.runtime.controller.shard import Shard
 from kapsa.runtime.telemetry.metrics import ControllerMetrics
 
 __all__ = ["Services"]
@@ -34,6 +35,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     runtime_watches: RuntimeWatches
     cluster: str = ""
     """The name of the cluster; empty for an operator of one cluster."""
+    shard: Shard | None = None
+    """The keys that the controller works on; None for all."""
 
     @classmethod
     def of(
@@ -46,6 +49,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
         recorder: EventRecorder,
         metrics: ControllerMetrics,
         cluster: str = "",
+        shard: Shard | None = None,
     ) -> Self:
         """Return the services of the controller with this declaration."""
         return cls(
@@ -59,4 +63,5 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
             subscriptions=Subscriptions(),
             runtime_watches=RuntimeWatches(declared, cache),
             cluster=cluster,
+            shard=shard,
         )

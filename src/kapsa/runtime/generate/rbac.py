@@ -183,6 +183,8 @@ class OperatorRights(msgspec.Struct, frozen=True, kw_only=True):
     """The name of the lease; empty without leader election."""
     lease_namespace: str = ""
     """The namespace of the lease; that of the operator by default."""
+    sharded: bool = False
+    """True if replicas share the keys: they then keep a lease for each shard and for each replica."""
     webhooks: WebhookRights = WebhookRights()
 
 
@@ -275,7 +277,12 @@ def _rules_in_fixed_namespaces(rights: OperatorRights, home: str) -> list[tuple[
     kept = []
     if rights.events and not all(controller.resource.namespaced for controller in rights.controllers):
         kept.append(("default", [_EVENTS]))  # events about cluster-scoped objects are there
-    if rights.lease:
+    if rights.lease and rights.sharded:
+        # Names of replicas are not known in advance, and a list cannot be limited to names.
+        verbs = ("create", "delete", "get", "list", "patch", "update")
+        rule = PolicyRule(group="coordination.k8s.io", resources=("leases",), verbs=verbs)
+        kept.append((rights.lease_namespace or home, [rule]))
+    elif rights.lease:
         rules = _kept_object("coordination.k8s.io", "leases", rights.lease, ("get", "update"))
         kept.append((rights.lease_namespace or home, rules))
     if rights.webhooks.secret:

@@ -19,11 +19,13 @@ import structlog
 from kapsa.runtime.cache.cache import Cache
 from kapsa.runtime.cache.informer import Informer, State
 from kapsa.runtime.client.client import Client
+from kapsa.runtime.client.dispatch import WriteGate
 from kapsa.runtime.controller.apply.applier import Applier
 from kapsa.runtime.controller.controller import Controller
 from kapsa.runtime.controller.events import EventRecorder
 from kapsa.runtime.controller.reconciler import Reconciler
 from kapsa.runtime.controller.services import Services
+from kapsa.runtime.controller.shard import Shard
 from kapsa.runtime.errors import ClientError
 from kapsa.runtime.generate.rbac import OperatorRights, grants
 from kapsa.runtime.operator.access_review import MissingRule, missing_rules
@@ -33,7 +35,7 @@ from kapsa.runtime.telemetry.health import Check, HealthCheckResult
 from kapsa.runtime.telemetry.metrics import ClusterMetrics
 from kapsa.runtime.telemetry.tracing import Tracing
 
-__all__ = ["ClusterRun"]
+__all__ = ["ClusterRun", "Fence"]
 
 _log = structlog.get_logger(__name__)
 
@@ -42,6 +44,15 @@ _FIRST_ATTEMPT_SECONDS = 2.0
 """The longest wait for the first attempt to take the lease. Then the watches start anyway."""
 _REPORTED_TROUBLES = 3
 """Failed checks of one cluster that its summary lists."""
+
+
+class Fence(msgspec.Struct, frozen=True):
+    """The lease under which controllers work, and the keys that it is for."""
+
+    elector: Elector | None = None
+    """None: they may always work."""
+    shard: Shard | None = None
+    """None: they work on all keys."""
 
 
 class ClusterRun:
@@ -54,14 +65,14 @@ class ClusterRun:
         *,
         controllers: Sequence[Controller[Any]],
         metrics: ClusterMetrics,
-        elector: Elector | None,
+        fences: Sequence[Fence],
+        gate: WriteGate | None,
         identity: str,
         rng: random.Random,
         namespaces: tuple[str, ...],
         cluster: str = "",
     ) -> None:
         self._operator = operator
-        self._elector = elector
         self._raw_client = client
         self._clock = client.clock
         self._namespaces = namespaces
@@ -69,10 +80,8 @@ class ClusterRun:
         """The name of the cluster; empty if the operator has only one."""
         self.metrics = metrics
         """The metrics of this cluster."""
-        self.client = client.derive(
-            field_manager=operator.field_manager, before_write=elector.gate if elector is not None else None
-        )
-        """The client of the controllers. It refuses writes while this process does not hold the lease."""
+        self.client = client.derive(field_manager=operator.field_manager, before_write=gate)
+        """A client that refuses writes while this process holds no lease."""
         self.cache = Cache(client, namespaces=namespaces, follow_manager=operator.field_manager, rng=rng)
         """The cache of all watched kinds."""
         self.recorder = EventRecorder(
@@ -87,8 +96,12 @@ class ClusterRun:
         if self._tracing is not None:
             client.observe(self._tracing.request)
         self._applier = Applier(self.cache, manager=operator.field_manager)
-        self.reconcilers = [self._reconciler(controller) for controller in controllers]
-        """One reconciler, with its work queue, for each controller."""
+        self._fences = {
+            self._reconciler(controller, fence): fence for fence in fences for controller in controllers
+        }
+        self.reconcilers = list(self._fences)
+        """One reconciler, with its work queue, for each controller; for each of its shards, if it has shards."""
+        self._entered: set[Reconciler] = set()
         self.missing_rights: list[MissingRule] = []
         """Declared rights that were not granted when this run started."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -96,15 +109,18 @@ class ClusterRun:
         metrics.watch_queues(self.reconcilers)
         metrics.watch_informers(lambda: self.cache.informers, self._clock.monotonic)
 
-    def _reconciler(self, controller: Controller[Any]) -> Reconciler:
+    def _reconciler(self, controller: Controller[Any], fence: Fence) -> Reconciler:
+        elector = fence.elector
+        client = self.client if elector is None else self.client.derive(before_write=elector.gate)
         services = Services.of(
             controller.declared,
-            client=self.client,
+            client=client,
             cache=self.cache,
             applier=self._applier,
             recorder=self.recorder,
             metrics=self.metrics.controller(controller.name),
             cluster=self.cluster,
+            shard=fence.shard,
         )
         reconciler = Reconciler(controller, services, tracing=self._tracing)
         if self._operator.debug_port is not None:
@@ -121,15 +137,18 @@ class ClusterRun:
         With `rights`, report those that are not granted.
         """
         self.recorder.start()
-        if self._elector is None:
-            self.cache.start()
+        electors = [
+            each.elector for each in self._fences.values() if each.elector is not None and not each.shard
+        ]
+        if electors:
+            self._spawn(self._start_cache(electors[0]), "cache start")
         else:
-            self._spawn(self._start_cache(self._elector), "cache start")
+            self.cache.start()
         self._spawn(self._report_hanging_watches(), "sync report")
         if rights is not None:
             self._spawn(self._report_missing_rights(rights), "rights report")
-        for reconciler in self.reconcilers:
-            self._spawn(self._run_controller(reconciler), f"controller {reconciler.name}")
+        for reconciler, fence in self._fences.items():
+            self._spawn(self._run_controller(reconciler, fence.elector), f"controller {reconciler.name}")
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self._tasks.append(asyncio.create_task(work, name=name))
@@ -141,14 +160,15 @@ class ClusterRun:
                 await elector.attempted.wait()
         self.cache.start()
 
-    async def _run_controller(self, reconciler: Reconciler) -> None:
-        elector = self._elector
+    async def _run_controller(self, reconciler: Reconciler, elector: Elector | None) -> None:
         if elector is None:
             await reconciler.wait_until_synced()
             self._start_controller(reconciler)
             return
         while True:
             await elector.wait_until_leading()
+            self._entered.add(reconciler)
+            elector.enter()
             lost = asyncio.create_task(elector.wait_until_lost())
             fresh = asyncio.create_task(self._confirm_watches(reconciler, elector.leading_since))
             try:
@@ -159,7 +179,16 @@ class ClusterRun:
             finally:
                 lost.cancel()
                 fresh.cancel()
-            await reconciler.stop(grace=0)
+            # A hand-over waits until the work has ended.
+            grace = self._operator.shutdown_grace if elector.handing_over else 0
+            await self._stop_controller(reconciler, grace=grace)
+
+    async def _stop_controller(self, reconciler: Reconciler, *, grace: float, give_up: bool = False) -> None:
+        finished = await reconciler.stop(grace=grace, give_up=give_up)
+        elector = self._fences[reconciler].elector
+        if elector is not None and reconciler in self._entered:
+            self._entered.remove(reconciler)
+            elector.leave(cut_short=not finished)
 
     def _start_controller(self, reconciler: Reconciler) -> None:
         _log.info("controller started", controller=reconciler.name)
@@ -228,14 +257,14 @@ class ClusterRun:
         """
         await self._cancel_tasks()
         await asyncio.gather(
-            *(reconciler.stop(grace=grace, give_up=give_up) for reconciler in self.reconcilers)
+            *(self._stop_controller(each, grace=grace, give_up=give_up) for each in self.reconcilers)
         )
         await self.recorder.stop()
 
     async def kill(self) -> None:
         """Stop at once, as in a crash: no last write."""
         await self._cancel_tasks()
-        await asyncio.gather(*(reconciler.stop(grace=0) for reconciler in self.reconcilers))
+        await asyncio.gather(*(self._stop_controller(each, grace=0) for each in self.reconcilers))
         await self.recorder.stop(seconds=0)
 
     async def close(self) -> None:
@@ -260,8 +289,8 @@ class ClusterRun:
         """True if no reconcile runs or is due and no event waits to be sent. Delayed keys do not count."""
         return self.recorder.idle and all(
             reconciler.queue.idle
-            and (reconciler.working or reconciler.waiting_for or self._elector is not None)
-            for reconciler in self.reconcilers
+            and (reconciler.working or reconciler.waiting_for or fence.elector is not None)
+            for reconciler, fence in self._fences.items()
         )
 
     async def wait_until_synced(self) -> None:
@@ -273,15 +302,16 @@ class ClusterRun:
         """Yield the readiness checks of the watches and controllers, by name."""
         for informer in self.cache.informers:
             yield f"watch {informer.scope}", _watch_check(informer)
-        for reconciler in self.reconcilers:
-            yield f"controller {reconciler.name}", _controller_check(reconciler)
+        for reconciler, fence in self._fences.items():
+            part = f" shard {fence.shard.index}" if fence.shard is not None else ""
+            yield f"controller {reconciler.name}{part}", _controller_check(reconciler)
 
     def summary(self) -> HealthCheckResult:
         """Return all checks as one. Trouble in one of many clusters is reported, and leaves the process ready."""
         results = [(name, check()) for name, check in self.checks()]
         troubles = [f"{name}: {result.text}" for name, result in results if not result.ok or result.degraded]
         if not troubles:
-            working = all(reconciler.working for reconciler in self.reconcilers)
+            working = any(reconciler.working for reconciler in self.reconcilers)
             return HealthCheckResult(ok=True, text="working" if working else "standing by")
         more = len(troubles) - _REPORTED_TROUBLES
         listed = troubles[:_REPORTED_TROUBLES] + ([f"and {more} more"] if more > 0 else [])

@@ -17,6 +17,7 @@ from kapsa.runtime.generate.crd import custom_resource_definitions, require_conv
 from kapsa.runtime.generate.rbac import ControllerRights, OperatorRights, WebhookRights
 from kapsa.runtime.operator.clusters import ClusterProvider
 from kapsa.runtime.operator.election import LeaderElection
+from kapsa.runtime.operator.shard_leases import Sharding
 from kapsa.runtime.resources.resource import CustomResource
 from kapsa.runtime.webhooks.webhooks import Webhooks
 
@@ -51,6 +52,7 @@ class OperatorDeclaration:
         name: str = "",
         namespaces: Sequence[str] = (),
         leader_election: LeaderElection | str | None = None,
+        sharding: Sharding | str | None = None,
         clusters: ClusterProvider | None = None,
         webhooks: Webhooks | None = None,
         collect: Collect | None = None,
@@ -73,7 +75,14 @@ class OperatorDeclaration:
             check_declaration(controller)
         if isinstance(leader_election, str):
             leader_election = LeaderElection(name=leader_election)
+        if isinstance(sharding, str):
+            sharding = Sharding(name=sharding)
         self._named = bool(name)
+        self.sharding = sharding
+        """The name that the Leases begin with through which several active replicas share the keys, or all settings.
+
+        None if one replica works on all keys.
+        """
         self.leader_election = leader_election
         """The name of the lease, or all settings of the election.
 
@@ -118,7 +127,14 @@ class OperatorDeclaration:
         """Seconds without progress after which the event loop is reported as blocked."""
         self._check_names()
         self._check_paths()
-        if clusters is not None and webhooks is not None:
+        self._check_exclusive()
+
+    def _check_exclusive(self) -> None:
+        if self.sharding is not None and self.leader_election is not None:
+            raise ValueError(
+                "leader_election has one replica work and sharding has all of them: pass one of the two"
+            )
+        if self.clusters is not None and self.webhooks is not None:
             raise ValueError(
                 "webhooks are served to one cluster: run them in each cluster as an operator of their own, without "
                 "`clusters`"
@@ -141,7 +157,8 @@ class OperatorDeclaration:
             raise ValueError(f"metrics and probes need a path each, got {', '.join(paths.values())}")
 
     def _default_name(self) -> str:
-        return self.leader_election.name if self.leader_election is not None else self._controllers_name()
+        lease = self.leader_election or self.sharding
+        return lease.name if lease is not None else self._controllers_name()
 
     def _controllers_name(self) -> str:
         return f"{self.controllers[0].name}-operator" if self.controllers else "operator"
@@ -213,7 +230,7 @@ class OperatorDeclaration:
         If it has `clusters`, those that it needs in each cluster; `home_rights` are those in its own.
         """
         rights = self._rights(tuple(controller.rights() for controller in self.controllers))
-        return rights if self.clusters is None else msgspec.structs.replace(rights, lease="")
+        return rights if self.clusters is None else msgspec.structs.replace(rights, lease="", sharded=False)
 
     def home_rights(self) -> OperatorRights:
         """Return the rights that this operator needs in the cluster that it runs in."""
@@ -222,11 +239,12 @@ class OperatorDeclaration:
         return msgspec.structs.replace(self._rights(()), events=False)
 
     def _rights(self, controllers: tuple[ControllerRights, ...]) -> OperatorRights:
-        election = self.leader_election
+        lease = self.leader_election or self.sharding
         return OperatorRights(
             controllers=controllers,
             namespaces=self.namespaces,
-            lease=election.name if election is not None else "",
-            lease_namespace=election.namespace if election is not None else "",
+            lease=lease.name if lease is not None else "",
+            lease_namespace=lease.namespace if lease is not None else "",
+            sharded=self.sharding is not None,
             webhooks=self.webhooks.rights(self.name) if self.webhooks is not None else WebhookRights(),
         )

@@ -78,9 +78,15 @@ class Elector:
         """The monotonic time at which this process took the lease that it holds, or held last."""
         self.attempted = asyncio.Event()
         """Set after the first attempt to take the lease, whatever its result."""
-        self._leading = asyncio.Event()
-        self._lost = asyncio.Event()
-        self._lost.set()
+        self._leading = False
+        self._tenure = asyncio.Event()
+        self._over = asyncio.Event()
+        self._over.set()
+        self._vacant = asyncio.Event()
+        self._vacant.set()
+        self._occupants = 0
+        self._cut_short = False
+        self._handing_over = False
         self._task: asyncio.Task[None] | None = None
 
     # -- for the operator --------------------------------------------------------------------------------------
@@ -101,15 +107,44 @@ class Elector:
 
     async def wait_until_leading(self) -> None:
         """Wait until this process leads."""
-        await self._leading.wait()
+        await self._tenure.wait()
 
     async def wait_until_lost(self) -> None:
-        """Wait until this process no longer leads."""
-        await self._lost.wait()
+        """Wait until this process no longer leads, or is to hand the lease over."""
+        await self._over.wait()
+
+    @property
+    def handing_over(self) -> bool:
+        """True while this process holds the lease only until the work under it has ended."""
+        return self._handing_over and self.is_leader
+
+    def enter(self) -> None:
+        """Begin to work under the lease. A hand-over waits for the `leave` that must follow."""
+        self._occupants += 1
+        self._vacant.clear()
+
+    def leave(self, *, cut_short: bool) -> None:
+        """End the work under the lease. `cut_short` if some of it was cancelled: its last request may be on its way."""
+        self._cut_short = self._cut_short or cut_short
+        self._occupants -= 1
+        if self._occupants == 0:
+            self._vacant.set()
+
+    async def hand_over(self) -> None:
+        """Let the work under the lease end, then release it, and stop.
+
+        If some of it was cut short, the lease is left to expire: a request that was cancelled may still arrive.
+        """
+        self._handing_over = True
+        self._end_tenure()
+        await self._vacant.wait()
+        await (self.abandon() if self._cut_short else self.stop())
 
     def start(self) -> None:
         """Start to campaign. Idempotent."""
         if self._task is None:
+            self._lease = None
+            self._cut_short = self._handing_over = False
             self._task = asyncio.create_task(self._campaign(), name=f"election {self.election.name}")
 
     async def stop(self) -> None:
@@ -136,6 +171,8 @@ class Elector:
         while True:
             # First, since the lease may have expired while the event loop was blocked.
             self._check_expiry()
+            if self._handing_over and not self._leading:
+                return  # lost on the way out: work that has not ended yet must not be allowed to write again
             if await self._attempt():
                 self._win()
             self.attempted.set()
@@ -143,12 +180,12 @@ class Elector:
             await self._pause()
 
     def _check_expiry(self) -> None:
-        if self._leading.is_set() and not self.is_leader:
+        if self._leading and not self.is_leader:
             self._lose("the lease could not be renewed in time")
 
     async def _pause(self) -> None:
         period = self.election.retry_period * self._rng.uniform(0.8, 1.2)
-        if self._leading.is_set():
+        if self._leading:
             # Wake up when the lease expires, to report it at once.
             period = min(period, max(0.0, self._valid_until - self._clock.monotonic()))
         await self._clock.sleep(period)
@@ -157,7 +194,7 @@ class Elector:
         """Try to take or renew the lease. Return whether this process holds it."""
         requested_at = self._clock.monotonic()
         limit = self.election.renew_deadline
-        if self._leading.is_set():
+        if self._leading:
             limit = max(0.1, self._valid_until - requested_at)
         try:
             async with asyncio.timeout(limit):
@@ -171,6 +208,8 @@ class Elector:
         self.trouble = ""
         if taken:
             self._check_expiry()  # the lease may have expired while the request was in flight
+            if self._handing_over and not self._leading:
+                return False
             self._valid_until = requested_at + self.election.renew_deadline
         return taken
 
@@ -280,21 +319,26 @@ class Elector:
                 return True
 
     def _win(self) -> None:
-        if not self._leading.is_set():
+        if not self._leading:
             _log.info("leading", lease=self.election.name, identity=self.identity)
             self.leading_since = self._clock.monotonic()
-            self._lost.clear()
-            self._leading.set()
+            self._leading = True
+            self._over.clear()
+            self._tenure.set()
             self._on_change(True)
 
     def _lose(self, reason: str) -> None:
         self._valid_until = float("-inf")
-        if self._leading.is_set():
+        if self._leading:
             log = _log.info if self._task is None else _log.warning  # expected at shutdown
             log("no longer leading", lease=self.election.name, identity=self.identity, reason=reason)
-            self._leading.clear()
-            self._lost.set()
+            self._leading = False
+            self._end_tenure()
             self._on_change(False)
+
+    def _end_tenure(self) -> None:
+        self._tenure.clear()
+        self._over.set()
 
 
 def _micro_time(moment: datetime) -> str:

@@ -16,15 +16,17 @@ import structlog
 
 from kapsa.runtime.cache.cache import Cache
 from kapsa.runtime.client.client import Client
+from kapsa.runtime.client.dispatch import WriteGate
 from kapsa.runtime.clock import SystemClock
 from kapsa.runtime.controller.controller import Controller
 from kapsa.runtime.controller.events import EventRecorder
 from kapsa.runtime.controller.reconciler import Reconciler
 from kapsa.runtime.operator._members import Members
 from kapsa.runtime.operator.access_review import MissingRule
-from kapsa.runtime.operator.cluster_run import ClusterRun
+from kapsa.runtime.operator.cluster_run import ClusterRun, Fence
 from kapsa.runtime.operator.declaration import Companion, EveryReplica, OperatorDeclaration
 from kapsa.runtime.operator.election import Elector
+from kapsa.runtime.operator.shard_leases import Shards
 from kapsa.runtime.telemetry.health import HealthCheckResult, HealthChecks, ProbeServer
 from kapsa.runtime.telemetry.loop_watch import LoopWatch
 from kapsa.runtime.telemetry.metrics import ClusterMetrics, Metrics
@@ -65,6 +67,8 @@ class RunningOperator:
         self._clock = client.clock
         self.elector = self._make_elector(rng)
         """The candidate of this process in the leader election; None without election."""
+        self.shards = self._make_shards(rng)
+        """The shards of this replica; None without sharding."""
         self._rng = rng
         self._namespaces = operator.namespaces if namespaces is None else tuple(namespaces)
         self._home = self._cluster_run(
@@ -106,7 +110,8 @@ class RunningOperator:
             client,
             controllers=controllers,
             metrics=metrics,
-            elector=self.elector,
+            fences=self._fences(cluster),
+            gate=self._gate(),
             identity=self.identity,
             rng=self._rng,
             namespaces=self._namespaces,
@@ -196,6 +201,30 @@ class RunningOperator:
         gauge = self.metrics.leader.labels(election.name)
         return Elector(self._ungated_client(), election, identity=self.identity, rng=rng, on_change=gauge.set)
 
+    def _make_shards(self, rng: random.Random) -> Shards | None:
+        sharding = self.operator.sharding
+        if sharding is None:
+            return None
+        leader = self.metrics.leader
+        return Shards(
+            self._ungated_client(),
+            sharding,
+            identity=self.identity,
+            rng=rng,
+            on_change=lambda lease, held: leader.labels(lease).set(held),
+        )
+
+    def _fences(self, cluster: str) -> list[Fence]:
+        shards = self.shards
+        if shards is None:
+            return [Fence(self.elector)]
+        return [Fence(each, shards.shard(index, cluster)) for index, each in enumerate(shards.electors)]
+
+    def _gate(self) -> WriteGate | None:
+        if self.shards is not None:
+            return self.shards.gate
+        return self.elector.gate if self.elector is not None else None
+
     def _ungated_client(self) -> Client:
         return self._raw_client.derive(field_manager=self.operator.field_manager)
 
@@ -233,6 +262,8 @@ class RunningOperator:
             await self._companions.enter_async_context(self._companion(companion))
         if self.elector is not None:
             self.elector.start()
+        if self.shards is not None:
+            self.shards.start()
         self._start_run(self._home)
         if self._members is not None:
             self._members.start()
@@ -272,6 +303,8 @@ class RunningOperator:
         if self.elector is not None:
             # A run that goes on must find the gate closed before another process leads.
             await (self.elector.abandon() if self.stuck else self.elector.stop())
+        if self.shards is not None:
+            await (self.shards.abandon() if self.stuck else self.shards.stop())
         await self._stop_rest()
 
     async def kill(self) -> None:
@@ -282,6 +315,8 @@ class RunningOperator:
         )
         if self.elector is not None:
             await self.elector.abandon()
+        if self.shards is not None:
+            await self.shards.abandon()
         await self._stop_rest()
 
     async def _stop_rest(self) -> None:
@@ -317,6 +352,8 @@ class RunningOperator:
             self.health.ready["clusters"] = self._members.provider_result
         if self.elector is not None:
             self.health.ready["leader election"] = self._election_result
+        if self.shards is not None:
+            self.health.ready["sharding"] = self.shards.result
         if self.webhooks is not None:
             self.health.ready["webhooks"] = self._webhook_result
 

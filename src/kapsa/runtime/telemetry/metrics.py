@@ -308,17 +308,23 @@ def _queue_families(controllers: Iterable[MeteredController]) -> Iterator[Metric
         "Watches that are too old to act on. The controller waits while there is one.",
         labels=["controller"],
     )
-    for controller in controllers:
-        queue = controller.queue
-        now = queue.now()
-        ages = [now - item.started_at for item in queue.in_flight]
-        labels = [controller.name]
-        depth.add_metric(labels, len(queue))
+    for name, parts in _by_name(controllers).items():
+        ages = [part.queue.now() - item.started_at for part in parts for item in part.queue.in_flight]
+        labels = [name]
+        depth.add_metric(labels, sum(len(part.queue) for part in parts))
         unfinished.add_metric(labels, sum(ages))
         longest.add_metric(labels, max(ages, default=0.0))
         active.add_metric(labels, len(ages))
-        stale.add_metric(labels, len(controller.stale))
+        stale.add_metric(labels, max(len(part.stale) for part in parts))
     yield from (depth, unfinished, longest, active, stale)
+
+
+def _by_name(controllers: Iterable[MeteredController]) -> dict[str, list[MeteredController]]:
+    """Return the parts of each controller: one, or one for each shard."""
+    parts: dict[str, list[MeteredController]] = {}
+    for controller in controllers:
+        parts.setdefault(controller.name, []).append(controller)
+    return parts
 
 
 def _informer_families(informers: Iterable[MeteredInformer], now: float) -> Iterator[Metric]:

@@ -1,0 +1,226 @@
+"""Sharding: several active replicas share the keys, and no key ever has two of them.
+
+The keys are divided into a fixed number of shards. Each shard has a Lease, and its holder works on the shard's
+keys, fenced exactly as a leader is: that alone makes it safe. Which replica *should* hold which Lease is only a matter
+of balance. Each replica announces itself with a Lease of its own, and every replica computes the same owner of each
+shard from the live announcements, by rendezvous hashing: a replica that comes or goes moves its own share and no other.
+Two replicas that see different members for a while compete for a Lease, and one gets it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+import structlog
+
+from kapsa.runtime.client.client import Client
+from kapsa.runtime.controller.shard import Shard
+from kapsa.runtime.errors import ClientError, WriteRefused
+from kapsa.runtime.operator._replicas import Replicas
+from kapsa.runtime.operator.election import Elector, LeaderElection
+from kapsa.runtime.telemetry.health import HealthCheckResult
+
+__all__ = ["Sharding", "Shards", "owner_of"]
+
+_log = structlog.get_logger(__name__)
+
+
+class Sharding(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings by which the replicas of an operator share the keys."""
+
+    name: str
+    """The name that the Leases begin with."""
+    shards: int = 16
+    """The number of shards, each with a Lease: more are shared more evenly, and cost more renewals."""
+    namespace: str = ""
+    """The namespace of the Leases; that of the operator by default."""
+    lease_duration: float = 30.0
+    """Seconds without an observed change after which other replicas may take a Lease."""
+    renew_deadline: float = 20.0
+    """Seconds after the last renewal at which a replica stops writing."""
+    retry_period: float = 5.0
+    """Seconds between attempts, varied by up to a fifth."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.shards <= 256:
+            raise ValueError(f"sharding {self.name!r} needs 1 to 256 shards, got {self.shards}")
+        self.election(0)
+
+    def election(self, index: int) -> LeaderElection:
+        """Return the settings of the Lease of one shard."""
+        return LeaderElection(
+            name=f"{self.name}-shard-{index}",
+            namespace=self.namespace,
+            lease_duration=self.lease_duration,
+            renew_deadline=self.renew_deadline,
+            retry_period=self.retry_period,
+        )
+
+
+def owner_of(shard: int, replicas: Iterable[str]) -> str:
+    """Return the replica that should hold a shard: the one with the highest hash of the pair."""
+    return max(replicas, key=lambda replica: (_weight(shard, replica), replica))
+
+
+def _weight(shard: int, replica: str) -> bytes:
+    return hashlib.blake2b(f"{shard}/{replica}".encode(), digest_size=8).digest()
+
+
+class Shards:
+    """The shards of one replica: those that it holds, and those that it should hold."""
+
+    def __init__(
+        self,
+        client: Client,
+        sharding: Sharding,
+        *,
+        identity: str,
+        rng: random.Random,
+        on_change: Callable[[str, bool], None] = lambda name, held: None,
+    ) -> None:
+        self._sharding = sharding
+        self._identity = identity
+        self._clock = client.clock
+        self._rng = rng
+        self._replicas = Replicas(
+            client,
+            sharding.name,
+            namespace=sharding.namespace or client.namespace,
+            identity=identity,
+            duration=sharding.lease_duration,
+        )
+        self._holders = [
+            _Holder(_elector(client, sharding, index, identity=identity, rng=rng, on_change=on_change))
+            for index in range(sharding.shards)
+        ]
+        self._tasks: list[asyncio.Task[None]] = []
+        self.replicas: frozenset[str] = frozenset()
+        """The live replicas, as this one last saw them."""
+        self.trouble = ""
+        """The reason for which the replicas cannot be read or this one cannot announce itself."""
+
+    @property
+    def electors(self) -> Sequence[Elector]:
+        """The elector of each shard."""
+        return [holder.elector for holder in self._holders]
+
+    @property
+    def held(self) -> list[int]:
+        """The shards that this replica may work on now."""
+        return [index for index, elector in enumerate(self.electors) if elector.is_leader]
+
+    def result(self) -> HealthCheckResult:
+        """Return the state for the readiness probe. A replica without a shard is ready, too."""
+        lasting = next((elector.trouble for elector in self.electors if elector.trouble), "")
+        if lasting:
+            return HealthCheckResult(ok=False, text=f"cannot take a lease: {lasting}")
+        text = f"holds {len(self.held)} of {len(self._holders)} shards, {len(self.replicas)} replicas"
+        return HealthCheckResult(ok=True, degraded=bool(self.trouble), text=self.trouble or text)
+
+    def shard(self, index: int, cluster: str) -> Shard:
+        """Return the keys of a shard in a cluster."""
+        return Shard(index, self._sharding.shards, cluster)
+
+    def gate(self) -> float | None:
+        """Return the seconds for which a shard is still held. Raises `WriteRefused` if none is."""
+        for elector in self.electors:
+            if elector.is_leader:
+                return elector.gate()
+        raise WriteRefused(f"this process ({self._identity}) holds no shard of {self._sharding.name}")
+
+    def start(self) -> None:
+        """Announce this replica, and take the shards that it should hold."""
+        self._tasks = [asyncio.create_task(self._balance(), name="shard balance")]
+        self._tasks += [
+            asyncio.create_task(holder.keep(), name=f"shard {index}")
+            for index, holder in enumerate(self._holders)
+        ]
+
+    async def stop(self) -> None:
+        """Withdraw the announcement and release the shards. The work on them has ended."""
+        await self._cancel()
+        try:
+            async with asyncio.timeout(self._sharding.retry_period):
+                await self._replicas.withdraw()
+        except (ClientError, TimeoutError) as error:
+            _log.warning("replica not withdrawn; others wait until it expires", error=str(error))
+        await asyncio.gather(*(elector.stop() for elector in self.electors))
+
+    async def abandon(self) -> None:
+        """Stop as a crash does: all Leases stay until they expire."""
+        await self._cancel()
+        await asyncio.gather(*(elector.abandon() for elector in self.electors))
+
+    async def _cancel(self) -> None:
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _balance(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self._sharding.renew_deadline):
+                    await self._replicas.announce()
+                    replicas = await self._replicas.live()
+            except (ClientError, TimeoutError) as error:
+                # The shards stay where they are. Those of an unreachable replica expire by themselves.
+                self.trouble = str(error) or "timed out"
+                _log.warning("replicas not read", sharding=self._sharding.name, error=self.trouble)
+            else:
+                self.trouble = ""
+                self._assign(replicas)
+            await self._clock.sleep(self._sharding.retry_period * self._rng.uniform(0.8, 1.2))
+
+    def _assign(self, replicas: frozenset[str]) -> None:
+        if replicas != self.replicas:
+            _log.info("replicas changed", sharding=self._sharding.name, replicas=len(replicas))
+        self.replicas = replicas
+        for index, holder in enumerate(self._holders):
+            holder.aim(owner_of(index, replicas) == self._identity)
+
+
+class _Holder:
+    """One shard, taken while this replica should hold it, and handed over otherwise."""
+
+    def __init__(self, elector: Elector) -> None:
+        self.elector = elector
+        self._mine = asyncio.Event()
+        self._foreign = asyncio.Event()
+        self._foreign.set()
+
+    def aim(self, mine: bool) -> None:
+        """Take the shard, or hand it over."""
+        (self._mine if mine else self._foreign).set()
+        (self._foreign if mine else self._mine).clear()
+
+    async def keep(self) -> None:
+        """Follow `aim` until cancelled."""
+        while True:
+            await self._mine.wait()
+            self.elector.start()
+            await self._foreign.wait()
+            await self.elector.hand_over()
+
+
+def _elector(
+    client: Client,
+    sharding: Sharding,
+    index: int,
+    *,
+    identity: str,
+    rng: random.Random,
+    on_change: Callable[[str, bool], None],
+) -> Elector:
+    election = sharding.election(index)
+    return Elector(
+        client,
+        election,
+        identity=identity,
+        rng=rng,
+        on_change=lambda held: on_change(election.name, held),
+    )
