@@ -45,7 +45,9 @@ def test_empty_fields_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "load"), [(OutputFormat.JSON, json.loads), (OutputFormat.YAML, yaml.safe_load)], ids=str
+    ("form", "load"),
+    [(OutputFormat.JSON, json.loads), (OutputFormat.YAML, yaml.safe_load)],
+    ids=["json", "yaml"],
 )
 def test_a_document_is_read_back_as_it_was(
     form: OutputFormat, load: object, capsys: pytest.CaptureFixture[str]
