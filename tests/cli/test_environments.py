@@ -48,7 +48,7 @@ class Developer:
             await self.client.create(
                 {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
             )
-        await eventually(self._served, bool, "the kinds are served", seconds=120)
+        await eventually(self._served, bool, "the kinds are served", seconds=90)
         await self._account()
         spec = {
             "source": {"repositoryUrl": "https://git.example.com/shop"},
@@ -57,7 +57,7 @@ class Developer:
         await self._create(Project, "shop", self.team, spec, {"namespace": {"name": self.home}})
         await self.environment("cart", {"branch": "feature/cart"}, ready=True)
         await self.environment("pr-42", {"prNumber": 42})
-        await eventually(self._readable, bool, "the rights are in effect", seconds=120)
+        await eventually(self._readable, bool, "the rights are in effect", seconds=90)
 
     async def environment(self, name: str, source: dict[str, Any], *, ready: bool = False) -> None:
         spec = {"projectRef": {"name": "shop"}, "source": {"commitSha": COMMIT, **source}, "ttl": "2h"}

@@ -84,6 +84,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Keys of taints that the workloads of environments may tolerate, separated by commas."""
     allowed_priority_classes: tuple[str, ...] = ()
     """PriorityClasses that the workloads of environments may use, separated by commas."""
+    team_access: bool = True
+    """True to give those with the role view, edit or admin in a team's namespace access to its environments."""
     api_server_cidrs: tuple[str, ...] = ()
     """Address ranges of the API server, which environments cannot reach, separated by commas."""
     quota_cpu: str = "8"

@@ -16,6 +16,7 @@ from kapsa.environments.operator import ExternalSystems, make_operator
 from kapsa.environments.render.filter import ALLOWED_KINDS
 from kapsa.environments.resources import Environment, PreviewEnvironment, Project, Registry
 from kapsa.environments.settings import Settings
+from kapsa.environments.tenancy.team_access import ROLE_BINDING
 from kapsa.runtime import Operator
 from tests.environments.fakes import FakeGit, FakeImages, FakeProber, FakeRenderer
 from tests.environments.open_kinds import open_kind
@@ -127,6 +128,7 @@ class FullScenario:
         await self._secret("login", self.settings.namespace, username="a", password="b")
         await self._secret("git", self.tenant.name, username="a", password="b")
         await self._secret("shared", self.tenant.name, key="value")
+        await self.client.create(_team_binding(self.tenant.name, "jane"))
         login = {"secretRef": {"name": "login", "namespace": self.settings.namespace}}
         pull = {"secretRef": {"name": "pull", "namespace": self.settings.namespace}}
         await self._secret("pull", self.settings.namespace, username="c", password="d")
@@ -201,6 +203,9 @@ class FullScenario:
         for name in (self.tenant.home, self.tenant.namespace_of("one")):
             patch = {"metadata": {"labels": {"catalyst.dev/team": "other"}}}
             await self.client.patch("v1/Namespace", name, patch)
+        await self.client.apply(_team_binding(self.tenant.name, "joe"), force=True)
+        await self.sandbox.at_rest(10)
+        await self.client.delete(ROLE_BINDING, "developers", namespace=self.tenant.name)
         await self._project(build=None, secrets=[], resources={})
         certificates = {"data": {"ca.crt": None}}
         await self.client.patch(
@@ -263,6 +268,18 @@ class FullScenario:
             seconds=600,
         )
         await self.sandbox.gone(Environment, "feature", namespace=self.tenant.home, seconds=600)
+
+
+def _team_binding(namespace: str, user: str) -> dict[str, Any]:
+    """Return the binding of a user to edit in the namespace of the team."""
+    group = "rbac.authorization.k8s.io"
+    return {
+        "apiVersion": f"{group}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "developers", "namespace": namespace},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "edit"},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+    }
 
 
 class _EveryImage(dict[str, str]):

@@ -12,6 +12,7 @@ from kapsa.environments.names import APPROVED_COMMIT, namespace_name
 from kapsa.environments.ports import BuildProgress
 from kapsa.environments.resources import KINDS, DomainPool, Environment, PreviewEnvironment, Project
 from kapsa.environments.settings import Settings
+from kapsa.environments.tenancy.team_access import ROLE_BINDING
 from kapsa.runtime import Operator
 from kapsa.runtime.testing import CRASH_MOMENTS, CrashMoment, Harness, Sample, Scenario, crash_at_every_write
 from tests.environments.fakes import FakeBuilds, commit_of
@@ -99,6 +100,23 @@ async def delete_environment(harness: Harness) -> None:
     await harness.client.delete(Environment, "one", namespace=HOME)
 
 
+def bind_team(user: str) -> Callable[[Harness], Any]:
+    """Return a step in which the team gives a user the role edit, instead of the one before."""
+    group = "rbac.authorization.k8s.io"
+    binding = {
+        "apiVersion": f"{group}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "developers", "namespace": "team"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "edit"},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+    }
+    return lambda harness: harness.apply(binding)
+
+
+async def unbind_team(harness: Harness) -> None:
+    await harness.client.delete(ROLE_BINDING, "developers", namespace="team")
+
+
 class Sweep(NamedTuple):
     """Crashes of a scenario, and their report at the end of the test run."""
 
@@ -126,6 +144,13 @@ async def test_an_environment_created_updated_and_deleted_survives_a_crash_at_an
     await sweep(
         "environment", crash_scenario.scenario(apply_commit("one"), apply_commit("two"), delete_environment)
     )
+
+
+async def test_the_access_of_a_team_is_granted_and_withdrawn_whichever_write_crashes(sweep: Sweep) -> None:
+    scenario = CrashScenario(secrets=[], resources={}).scenario(
+        bind_team("jane"), apply_commit("one"), bind_team("joe"), unbind_team
+    )
+    await sweep("team access", scenario, WORST)
 
 
 BUILT: Mapping[str, Any] = {

@@ -12,12 +12,14 @@ import pytest_asyncio
 
 from kapsa.devcluster import DevCluster
 from kapsa.environments.installation import crds
-from kapsa.environments.tenancy.roles import people_roles
-from kapsa.runtime import Client, ClientError
+from kapsa.environments.operator import make_operator
+from kapsa.environments.settings import Settings
+from kapsa.environments.tenancy.roles import BOUND_ROLES, people_roles
+from kapsa.runtime import Client, ClientError, Forbidden
 from tests.behaviour.clients.kubectl import Kubectl
+from tests.environments.service_account import act_as_service_account
 from tests.eventually import eventually
 
-ROLE_BINDING = "rbac.authorization.k8s.io/v1/RoleBinding"
 PROJECTS, ENVIRONMENTS = "projects.catalyst.catalyst.dev", "environments.catalyst.catalyst.dev"
 PREVIEWS = "previewenvironments.devops.orima.com"
 ALL = (PROJECTS, ENVIRONMENTS, PREVIEWS)
@@ -41,7 +43,7 @@ async def kubectl(cluster: DevCluster, tmp_path: Path) -> AsyncIterator[Kubectl]
                 return False
             return True
 
-        await eventually(served, bool, "the kinds are served", seconds=120)
+        await eventually(served, bool, "the kinds are served", seconds=90)
         yield Kubectl(cluster, namespace, tmp_path)
         await client.delete("v1/Namespace", namespace)
 
@@ -57,13 +59,13 @@ async def can(kubectl: Kubectl, user: str, verb: str, resource: str, *more: str)
     return answer == "yes\n"
 
 
-async def eventually_can(kubectl: Kubectl, user: str, verb: str, resource: str) -> None:
+async def eventually_can(kubectl: Kubectl, user: str, verb: str, resource: str, *more: str) -> None:
     """Wait until the API server has seen the binding, and its controller has aggregated the roles."""
 
     async def allowed() -> bool:
-        return await can(kubectl, user, verb, resource)
+        return await can(kubectl, user, verb, resource, *more)
 
-    await eventually(allowed, bool, f"{user} may {verb} {resource}", seconds=120)
+    await eventually(allowed, bool, f"{user} may {verb} {resource}", seconds=90)
 
 
 @pytest.mark.long
@@ -95,6 +97,77 @@ async def test_a_web_application_creates_and_reads_environments_and_nothing_else
     assert not await can(kubectl, "portal", "create", PROJECTS)
     namespace = "kube-system"
     assert not await can(kubectl, "portal", "create", ENVIRONMENTS, f"--namespace={namespace}")
+
+
+@pytest.mark.long
+async def test_a_developer_uses_pods_of_an_environment_but_cannot_change_its_walls(kubectl: Kubectl) -> None:
+    await bind(kubectl, "kapsa-pods-edit", "developer")
+    await bind(kubectl, "kapsa-pods-view", "viewer")
+    await eventually_can(kubectl, "developer", "create", "pods", "--subresource=exec")
+    await eventually_can(kubectl, "viewer", "get", "pods", "--subresource=log")
+    assert await can(kubectl, "developer", "delete", "pods")
+    assert not await can(kubectl, "viewer", "create", "pods", "--subresource=exec")
+    for user in ("developer", "viewer"):
+        assert await can(kubectl, user, "list", "networkpolicies.networking.k8s.io")
+        assert not await can(kubectl, user, "get", "secrets")
+        assert not await can(kubectl, user, "create", "pods")
+        assert not await can(kubectl, user, "patch", "networkpolicies.networking.k8s.io")
+        assert not await can(kubectl, user, "patch", "deployments.apps")
+
+
+@pytest.mark.long
+async def test_a_developer_writes_environments_and_their_configuration_in_the_namespace_of_a_project(
+    kubectl: Kubectl,
+) -> None:
+    await bind(kubectl, "kapsa-environments-edit", "developer")
+    await bind(kubectl, "kapsa-configuration-edit", "developer")
+    await bind(kubectl, "kapsa-environments-view", "viewer")
+    await eventually_can(kubectl, "developer", "patch", ENVIRONMENTS)
+    await eventually_can(kubectl, "developer", "create", "secrets")
+    await eventually_can(kubectl, "viewer", "list", ENVIRONMENTS)
+    assert not await can(kubectl, "viewer", "patch", ENVIRONMENTS)
+    assert not await can(kubectl, "viewer", "list", "secrets")
+    for resource in (PROJECTS, PREVIEWS, "pods", "rolebindings.rbac.authorization.k8s.io"):
+        assert not await can(kubectl, "developer", "create", resource)
+
+
+async def test_the_operator_can_bind_its_own_roles_and_no_others(cluster: DevCluster, tmp_path: Path) -> None:
+    settings = Settings(namespace=f"operator-{uuid.uuid4().hex[:8]}")
+    kubeconfig = await act_as_service_account(cluster, make_operator(settings), settings, tmp_path)
+    async with (
+        Client.connect(kubeconfig=cluster.kubeconfig) as admin,
+        Client.connect(kubeconfig=kubeconfig) as operator,
+    ):
+        for role in people_roles():
+            await admin.apply(role, force=True)
+
+        async def bound(role: str) -> str:
+            try:
+                await operator.create(binding(settings.namespace, role), dry_run=True)
+            except Forbidden as error:
+                return str(error)
+            return ""
+
+        for role in BOUND_ROLES:
+            await eventually(
+                lambda role=role: bound(role),  # type: ignore[misc]
+                lambda refusal: not refusal,
+                f"the operator can bind {role}",
+                seconds=90,
+            )
+        for role in ("view", "admin", "cluster-admin"):
+            assert "attempting to grant RBAC permissions not currently held" in await bound(role)
+
+
+def binding(namespace: str, role: str) -> dict[str, Any]:
+    group = "rbac.authorization.k8s.io"
+    return {
+        "apiVersion": f"{group}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": role, "namespace": namespace},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": "jane"}],
+    }
 
 
 def rules_of(role: str) -> list[dict[str, Any]]:

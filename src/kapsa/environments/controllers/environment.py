@@ -62,6 +62,7 @@ from kapsa.environments.tenancy.ownership import (
     team_of,
 )
 from kapsa.environments.tenancy.quota import limits_changed
+from kapsa.environments.tenancy.team_access import ACCESS_RULES, ROLE_BINDING, environments_of_binding
 from kapsa.runtime import (
     Context,
     Controller,
@@ -94,6 +95,7 @@ class EnvironmentController(Controller[Environment]):
         *(rule_for(kind, "create", "patch", "delete") for kind in (*RENDERED_KINDS, HTTP_ROUTE, KPACK_IMAGE)),
         rule_for("v1/Pod", "list"),
         PolicyRule(resources=("pods/log",), verbs=("get",)),
+        *ACCESS_RULES,
     )
 
     def __init__(
@@ -154,6 +156,7 @@ class EnvironmentController(Controller[Environment]):
                 for kind in children
                 if kind not in (*_COPIED, RESOURCE_QUOTA)
             ),
+            Watch(ROLE_BINDING, map=environments_of_binding),
             Watch(RESOURCE_QUOTA, map=owners, labels=OWNER_UID, predicates=(limits_changed,)),
             Watch(KPACK_IMAGE, map=waiting_for, labels=OWNER_UID, optional=True),
             Watch(HTTP_ROUTE, map=owners, labels=OWNER_UID, optional=True),

@@ -55,6 +55,13 @@ from kapsa.environments.tenancy.namespaces import (
     release,
 )
 from kapsa.environments.tenancy.ownership import team_of
+from kapsa.environments.tenancy.team_access import (
+    ACCESS_RULES,
+    PROJECT_ACCESS,
+    ROLE_BINDING,
+    grant_access,
+    projects_of_binding,
+)
 from kapsa.runtime import (
     BadRequest,
     Cache,
@@ -117,6 +124,7 @@ class ProjectController(Controller[Project]):
         rule_for(NAMESPACE, "create", "patch", "delete"),
         rule_for(Environment, "create", "patch", "delete"),
         rule_for(SECRET, "get"),
+        *ACCESS_RULES,
     )
 
     def __init__(
@@ -139,6 +147,7 @@ class ProjectController(Controller[Project]):
             Watch(Environment, map=_projects_of),
             Watch(Registry),
             Watch(SECRET, metadata_only=True),
+            Watch(ROLE_BINDING, map=projects_of_binding),
         )
         super().__init__()
 
@@ -162,6 +171,8 @@ class ProjectController(Controller[Project]):
         except (ForeignNamespaceError, NamespaceChangingError) as error:
             ctx.condition("Ready", False, reason=error.reason, message=str(error))
             return Requeue(after=0) if isinstance(error, NamespaceIntendedError) else None
+        enabled = self.settings.team_access
+        await grant_access(ctx, home, team=project.namespace, access=PROJECT_ACCESS, enabled=enabled)
         listing = await self._poll(project, ctx)
         here = {each.name: each for each in ctx.list(Environment, namespace=home)}
         refused: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The policy step: quota, limits, network policies, and a service account without rights.
+"""The policy step: quota, limits, network policies, a service account without rights, and the access of people.
 
 All of it is applied before anything runs, and restored when it is changed.
 """
@@ -17,6 +17,7 @@ from kapsa.environments.steps.secrets import pull_secret_name
 from kapsa.environments.steps.step import Done, Outcome, Waiting
 from kapsa.environments.tenancy.network import SOLVER_PORT, cluster_dns, ingress_controller, internet
 from kapsa.environments.tenancy.quota import environment_quota, hard_limits, is_enforced
+from kapsa.environments.tenancy.team_access import ENVIRONMENT_ACCESS, grant_access
 from kapsa.runtime import Quantity
 
 __all__ = ["LIMIT_RANGE", "QUOTA", "PolicyStep"]
@@ -38,7 +39,7 @@ _DEFAULT_REQUESTS = {
 class PolicyStep:
     """Needs the namespace. Writes the quota, the limits, network policies and the service account.
 
-    Writes ResourceQuota, LimitRange, NetworkPolicies and the default ServiceAccount.
+    Writes ResourceQuota, LimitRange, NetworkPolicies, the default ServiceAccount and RoleBindings.
     """
 
     name: ClassVar[str] = "policy"
@@ -54,6 +55,13 @@ class PolicyStep:
             service_account(visit),
         ):
             await visit.ctx.apply(marked(visit, manifest, {MANAGED_BY: OPERATOR}), owner=False)
+        await grant_access(
+            visit.ctx,
+            visit.namespace,
+            team=visit.project.namespace,
+            access=ENVIRONMENT_ACCESS,
+            enabled=visit.settings.team_access,
+        )
         if not enforced:
             return Waiting(message="the quota is not enforced yet", reason="QuotaPending")
         return Done("quota, limits and network policies are in place", reason="PolicyInPlace")

@@ -33,7 +33,7 @@ Scope = Literal["auto", "Role", "ClusterRole"]
 READ = ("get", "list", "watch")
 KEEP = (*READ, "create", "patch")
 OWN = (*KEEP, "delete")
-_VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+_VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "bind")
 _IRREGULAR = {"Endpoints": "endpoints", "PodMetrics": "pods", "NodeMetrics": "nodes"}
 _CLUSTER_SCOPED = {
     "": {"Namespace", "Node", "PersistentVolume"},
