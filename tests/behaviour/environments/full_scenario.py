@@ -10,11 +10,12 @@ import msgspec
 
 from kapsa.adapters.http.client import HttpResponse
 from kapsa.environments.build.engines import BuildEngines
+from kapsa.environments.hosts.choice import BUILT_IN
 from kapsa.environments.hosts.routes import CERTIFICATE, GATEWAY, HTTP_ROUTE
 from kapsa.environments.namespace_objects.children import KPACK_IMAGE
 from kapsa.environments.operator import ExternalSystems, make_operator
 from kapsa.environments.render.filter import ALLOWED_KINDS
-from kapsa.environments.resources import Environment, PreviewEnvironment, Project, Registry
+from kapsa.environments.resources import DomainPool, Environment, PreviewEnvironment, Project, Registry
 from kapsa.environments.settings import Settings
 from kapsa.environments.tenancy.team_access import ROLE_BINDING
 from kapsa.runtime import Operator
@@ -206,6 +207,9 @@ class FullScenario:
         await self.client.apply(_team_binding(self.tenant.name, "joe"), force=True)
         await self.sandbox.at_rest(10)
         await self.client.delete(ROLE_BINDING, "developers", namespace=self.tenant.name)
+        for services in ([{"name": "database", "cidrs": ["10.20.0.0/28"]}], None):
+            await self.client.patch(DomainPool, BUILT_IN, {"spec": {"sharedServices": services}})
+            await self.sandbox.at_rest(10)
         await self._project(build=None, secrets=[], resources={})
         certificates = {"data": {"ca.crt": None}}
         await self.client.patch(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from kapsa.adapters.errors import ExternalError
@@ -44,7 +44,7 @@ from kapsa.environments.steps.approval import ApprovalStep
 from kapsa.environments.steps.build import BuildStep
 from kapsa.environments.steps.host import HostStep
 from kapsa.environments.steps.namespace import NamespaceStep
-from kapsa.environments.steps.policy import PolicyStep
+from kapsa.environments.steps.policy import NETWORK_POLICY, PolicyStep
 from kapsa.environments.steps.render import RenderStep
 from kapsa.environments.steps.route import RouteStep
 from kapsa.environments.steps.secrets import SecretsStep
@@ -64,10 +64,13 @@ from kapsa.environments.tenancy.ownership import (
 from kapsa.environments.tenancy.quota import limits_changed
 from kapsa.environments.tenancy.team_access import ACCESS_RULES, ROLE_BINDING, environments_of_binding
 from kapsa.runtime import (
+    Cache,
     Context,
     Controller,
+    Key,
     PolicyRule,
     Requeue,
+    StoredObject,
     Watch,
     annotation_changed,
     any_of,
@@ -82,6 +85,11 @@ _ENDED_KEPT = 256
 _CONDITIONS = ("NamespaceReady", "BuildReady", "DeploymentReady", "IngressReady", "TLSReady", "Ready")
 
 
+def _all_environments(_: StoredObject, cache: Cache) -> Iterable[Key]:
+    """Map a pool to all environments."""
+    return [each.key for each in cache.select(Environment.gvk)]
+
+
 class EnvironmentController(Controller[Environment]):
     """The controller of Environments."""
 
@@ -91,7 +99,7 @@ class EnvironmentController(Controller[Environment]):
         rule_for(Environment, "delete"),
         rule_for(NAMESPACE, "create", "patch", "delete"),
         *(rule_for(kind, "create", "patch") for kind in POLICY_KINDS),
-        rule_for(RESOURCE_QUOTA, "delete"),
+        *(rule_for(kind, "delete") for kind in (RESOURCE_QUOTA, NETWORK_POLICY)),
         *(rule_for(kind, "create", "patch", "delete") for kind in (*RENDERED_KINDS, HTTP_ROUTE, KPACK_IMAGE)),
         rule_for("v1/Pod", "list"),
         PolicyRule(resources=("pods/log",), verbs=("get",)),
@@ -167,7 +175,9 @@ class EnvironmentController(Controller[Environment]):
                     any_of(generation_changed, namespace_recorded, annotation_changed(ALLOW_MASS_DELETION)),
                 ),
             ),
-            *(Watch(kind, predicates=(generation_changed,)) for kind in (Registry, DomainPool)),
+            Watch(Registry, predicates=(generation_changed,)),
+            # A new pool may open shared services to any environment.
+            Watch(DomainPool, map=_all_environments, predicates=(generation_changed,)),
         )
 
     # -- reconcile and finalize ------------------------------------------------------------------------------

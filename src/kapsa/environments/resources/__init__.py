@@ -13,6 +13,8 @@ from kapsa.environments.resources.domain_pool import (
     DomainPoolSpec,
     DomainPoolStatus,
     IssuerReference,
+    SharedService,
+    SharedServicePort,
     SubdomainGrant,
 )
 from kapsa.environments.resources.duration import Duration
@@ -140,6 +142,8 @@ __all__ = [
     "Rollout",
     "SecretReference",
     "ServiceTarget",
+    "SharedService",
+    "SharedServicePort",
     "SubdomainGrant",
     "TeamNamespace",
     "TrackedBranch",

@@ -8,7 +8,7 @@ from msgspec import field
 
 from kapsa.environments.resources.namespace_filter import NamespaceFilter
 from kapsa.environments.resources.references import DnsLabel, DnsName, ObjectName
-from kapsa.runtime import CustomResource, Field, Part, Spec, Status, printer_column
+from kapsa.runtime import CustomResource, Field, Part, Spec, Status, printer_column, rule
 
 __all__ = [
     "Allocation",
@@ -19,6 +19,8 @@ __all__ = [
     "DomainPoolSpec",
     "DomainPoolStatus",
     "IssuerReference",
+    "SharedService",
+    "SharedServicePort",
     "Strategy",
     "SubdomainGrant",
 ]
@@ -70,6 +72,47 @@ class AllocationPolicy(Part):
     other namespaces share the rest."""
 
 
+PrivateRange = Annotated[
+    str,
+    Field(
+        max_length=43,
+        rules=[
+            rule(
+                "isCIDR(self) && ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', '100.64.0.0/10', 'fc00::/7'].exists("
+                "range, cidr(range).containsCIDR(self))",
+                "must be a private address range such as 10.20.0.0/24: within 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, "
+                "100.64.0.0/10 or fc00::/7",
+            )
+        ],
+    ),
+]
+"""A range of private addresses. The others are reachable anyway, or must not be: metadata services are link-local."""
+
+
+class SharedServicePort(Part):
+    """A port of a shared service."""
+
+    port: Annotated[int, Field(ge=1, le=65535)]
+    """Number of the port."""
+    protocol: Literal["TCP", "UDP", "SCTP"] = "TCP"
+    """Protocol of the port."""
+
+
+class SharedService(Part):
+    """A service at private addresses that environments may reach, such as a shared database."""
+
+    name: DnsLabel
+    """Name of the service."""
+    cidrs: Annotated[tuple[PrivateRange, ...], Field(list_type="set", min_length=1, max_length=20)]
+    """Private address ranges of the service."""
+    ports: Annotated[tuple[SharedServicePort, ...], Field(max_length=20)] = ()
+    """Ports of the service. All if absent."""
+    namespaces: NamespaceFilter | None = None
+    """The namespaces whose Projects reach the service. All that may use the pool if absent."""
+    projects: Annotated[tuple[ObjectName, ...], Field(list_type="set", max_length=100)] = ()
+    """Names of the Projects in these namespaces that reach it. All if absent."""
+
+
 class DomainPoolSpec(Spec):
     """The desired state of a DomainPool."""
 
@@ -84,6 +127,8 @@ class DomainPoolSpec(Spec):
     """The namespaces whose Projects get hosts from the pool. All if absent."""
     allocation_policy: AllocationPolicy = AllocationPolicy()
     """The policy for allocating hosts."""
+    shared_services: Annotated[tuple[SharedService, ...], Field(map_keys=["name"], max_length=50)] = ()
+    """Services at private addresses that the environments of Projects which may use the pool can reach."""
 
 
 class Allocation(Part):

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from kapsa.environments.names import MANAGED_BY, OPERATOR
 from kapsa.environments.namespace_objects.children import RESOURCE_QUOTA, marked
+from kapsa.environments.resources import DomainPool
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.settings import Settings
 from kapsa.environments.step_run import Manifest, StepRun
@@ -17,6 +18,7 @@ from kapsa.environments.steps.secrets import pull_secret_name
 from kapsa.environments.steps.step import Done, Outcome, Waiting
 from kapsa.environments.tenancy.network import SOLVER_PORT, cluster_dns, ingress_controller, internet
 from kapsa.environments.tenancy.quota import environment_quota, hard_limits, is_enforced
+from kapsa.environments.tenancy.shared_services import shared_egress
 from kapsa.environments.tenancy.team_access import ENVIRONMENT_ACCESS, grant_access
 from kapsa.runtime import Quantity
 
@@ -24,6 +26,8 @@ __all__ = ["LIMIT_RANGE", "QUOTA", "PolicyStep"]
 
 QUOTA = "kapsa-quota"
 LIMIT_RANGE = "kapsa-limits"
+SHARED_SERVICES = "kapsa-shared-services"
+NETWORK_POLICY = "networking.k8s.io/v1/NetworkPolicy"
 _DEFAULT_LIMITS = {
     "cpu": Quantity("500m"),
     "memory": Quantity("512Mi"),
@@ -55,6 +59,7 @@ class PolicyStep:
             service_account(visit),
         ):
             await visit.ctx.apply(marked(visit, manifest, {MANAGED_BY: OPERATOR}), owner=False)
+        await self._open_shared_services(visit)
         await grant_access(
             visit.ctx,
             visit.namespace,
@@ -65,6 +70,16 @@ class PolicyStep:
         if not enforced:
             return Waiting(message="the quota is not enforced yet", reason="QuotaPending")
         return Done("quota, limits and network policies are in place", reason="PolicyInPlace")
+
+    async def _open_shared_services(self, visit: StepRun) -> None:
+        """Allow the traffic to the services that DomainPools open to the project, and to no others."""
+        pools = visit.ctx.list(DomainPool, namespace="")
+        rules = shared_egress(pools, visit.project, visit.team, visit.settings)
+        if rules:
+            policy = _policy(SHARED_SERVICES, policyTypes=["Egress"], egress=rules)
+            await visit.ctx.apply(marked(visit, policy, {MANAGED_BY: OPERATOR}), owner=False)
+        else:
+            await visit.ctx.delete(NETWORK_POLICY, SHARED_SERVICES, namespace=visit.namespace)
 
     async def _limit(self, visit: StepRun, hard: Mapping[str, str]) -> bool:
         """Apply the quota. Returns whether the API server enforces it, or there is none."""
