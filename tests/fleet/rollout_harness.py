@@ -149,7 +149,12 @@ class RolloutHarness:
         over = transactions or self.database
         # Short, so that a wait that gives up costs few checks.
         names = ("patience", "offline_patience", "rollback_patience", "hand_over_patience")
-        patience = {**dict.fromkeys(names, PATIENCE), "retry_interval": timedelta(seconds=30)}
+        # A lease that is taken before the third check: a rollback then finds every cluster where it would be.
+        patience = {
+            **dict.fromkeys(names, PATIENCE),
+            "retry_interval": timedelta(seconds=30),
+            "lease": timedelta(seconds=50),
+        }
         chosen = EngineSettings(owner=owner, approvals=self.policy, **{**patience, **settings})
         services = ClusterServices(self.clusters, self.clusters)
         return RolloutEngine(
