@@ -349,21 +349,52 @@ async def test_a_release_that_changed_since_the_plan_is_not_touched(database: Da
 
 async def test_a_maintenance_window_is_awaited_before_the_cluster_and_named(database: Database) -> None:
     fleet = await started(database, "dev-1")
-    window = MaintenanceWindow((Weekday.MONDAY,), "22:00", timedelta(hours=2))
+    window = MaintenanceWindow((Weekday.MONDAY,), "13:00", timedelta(hours=2))
     await fleet.update_cluster("dev-1", windows=msgspec.to_builtins((window,)))
     made = await fleet.create(CANARY)
     await fleet.settle()
     (cluster,) = (await fleet.deployments.get(DEPLOYER, made.id)).clusters
-    assert (cluster.waits_for, cluster.deadline) == ("no maintenance window is open", START.replace(hour=22))
+    assert (cluster.waits_for, cluster.deadline) == ("no maintenance window is open", START.replace(hour=13))
     (planned,) = (await fleet.deployments.plan(DEPLOYER, made.id)).plan.clusters
-    opening = START.replace(hour=22)
+    opening = START.replace(hour=13)
     assert planned.notices == (
         f"no maintenance window is open; the cluster is changed from {opening:%Y-%m-%d %H:%M} UTC on",
     )
     assert fleet.clusters["dev-1"].completed == []
     await fleet.run()
     assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
-    assert fleet.now >= START.replace(hour=22)
+    assert fleet.now >= START.replace(hour=13)
+
+
+async def test_a_freeze_that_is_lifted_early_is_noticed_within_a_minute(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    freeze = ChangeFreeze(START - MINUTE, START + timedelta(days=9), "year end")
+    await fleet.update_cluster("dev-1", freezes=msgspec.to_builtins((freeze,)))
+    made = await fleet.create(CANARY)
+    await fleet.settle()
+    await fleet.pass_time(timedelta(hours=1))
+    (cluster,) = (await fleet.deployments.get(DEPLOYER, made.id)).clusters
+    assert cluster.waits_for.startswith("the freeze 'year end' lasts until")
+    assert cluster.deadline == START + timedelta(days=9)
+    await fleet.update_cluster("dev-1", freezes=[])
+    await fleet.pass_time(timedelta(minutes=2))
+    assert fleet.clusters["dev-1"].chart_of(RELEASE) == (2, NEW)
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+
+
+async def test_a_cluster_that_is_away_when_its_window_opens_is_tried_again(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    window = MaintenanceWindow((Weekday.MONDAY,), "13:00", timedelta(hours=2))
+    await fleet.update_cluster("dev-1", windows=msgspec.to_builtins((window,)))
+    made = await fleet.create(CANARY)
+    await fleet.settle()
+    fleet.clusters["dev-1"].offline = True
+    await fleet.pass_time(START.replace(hour=13) + MINUTE - fleet.now)
+    fleet.clusters["dev-1"].offline = False
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+    assert fleet.clusters["dev-1"].chart_of(RELEASE) == (2, NEW)
 
 
 async def test_an_admin_overrides_a_freeze_with_a_reason(database: Database) -> None:

@@ -205,7 +205,7 @@ def freeze(
 
 @app.command()
 def unfreeze(names: Names) -> None:
-    """Remove all freezes of clusters. A deployment that waits already looks again when its wait ends."""
+    """Remove all freezes of clusters. A deployment that waits for them goes on within a minute."""
     for name in names:
         _change(name, lambda cluster, now: UpdateCluster(freezes=()))
         typer.echo(f"cluster {name} has no freezes")
