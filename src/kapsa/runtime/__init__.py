@@ -52,7 +52,7 @@ from kapsa.runtime.controller.predicates import (
     resource_version_changed,
 )
 from kapsa.runtime.controller.sources import Channel, EventSource, Polling, Wake
-from kapsa.runtime.controller.workqueue import Backoff, Priority, QueueShutDownError, Reason, WorkQueue
+from kapsa.runtime.controller.work.workqueue import Backoff, Priority, QueueShutDownError, Reason, WorkQueue
 from kapsa.runtime.errors import (
     AlreadyExists,
     ApiError,

@@ -11,7 +11,7 @@ from typing import Any
 from kapsa.runtime.cache.cache import Cache
 from kapsa.runtime.client.client import Client, PatchType
 from kapsa.runtime.controller.outcomes import OutdatedError
-from kapsa.runtime.controller.workqueue import Item, Reason
+from kapsa.runtime.controller.work.workqueue import Item, Reason
 from kapsa.runtime.errors import Conflict, Invalid, NotFound
 from kapsa.runtime.resources.kind import Kind
 from kapsa.runtime.resources.metadata import GroupVersionKind

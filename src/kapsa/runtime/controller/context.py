@@ -19,7 +19,7 @@ from kapsa.runtime.controller.apply._child_manifest import uid_of
 from kapsa.runtime.controller.events import ObjectReference
 from kapsa.runtime.controller.outcomes import NotOursError, OutdatedError
 from kapsa.runtime.controller.services import Services
-from kapsa.runtime.controller.workqueue import Reason
+from kapsa.runtime.controller.work.workqueue import Reason
 from kapsa.runtime.errors import Conflict, NotFound
 from kapsa.runtime.resources.conditions import ConditionStatus
 from kapsa.runtime.resources.identity import identity_of

@@ -18,7 +18,7 @@ from kapsa.runtime.controller.declarations import Declared, Owns, Reads, Watch, 
 from kapsa.runtime.controller.outcomes import Requeue
 from kapsa.runtime.controller.predicates import Predicate
 from kapsa.runtime.controller.sources import EventSource
-from kapsa.runtime.controller.workqueue import Backoff
+from kapsa.runtime.controller.work.workqueue import Backoff
 from kapsa.runtime.generate.rbac import ControllerRights, GroupResource, PolicyRule
 from kapsa.runtime.resources.attribute_names import reject_misspelt
 from kapsa.runtime.resources.kind import Kind, kind_of

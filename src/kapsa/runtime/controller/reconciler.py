@@ -25,10 +25,17 @@ from kapsa.runtime.controller.controller import Controller
 from kapsa.runtime.controller.events import ObjectReference
 from kapsa.runtime.controller.outcomes import OutdatedError, TerminalError
 from kapsa.runtime.controller.services import Services
-from kapsa.runtime.controller.shard import ShardQueue
 from kapsa.runtime.controller.sources import EventSource
 from kapsa.runtime.controller.triggers._triggers import Triggers
-from kapsa.runtime.controller.workqueue import Backoff, Item, Priority, QueueShutDownError, Reason, WorkQueue
+from kapsa.runtime.controller.work.shard import ShardQueue
+from kapsa.runtime.controller.work.workqueue import (
+    Backoff,
+    Item,
+    Priority,
+    QueueShutDownError,
+    Reason,
+    WorkQueue,
+)
 from kapsa.runtime.errors import ClientError, Conflict, WriteRefused
 from kapsa.runtime.resources.mismatch import ModelMismatch
 from kapsa.runtime.resources.resource import CustomResource
@@ -38,7 +45,7 @@ from kapsa.runtime.telemetry.metrics import Result
 from kapsa.runtime.telemetry.tracing import Tracing
 
 if TYPE_CHECKING:
-    from kapsa.runtime.controller.history import RunHistory
+    from kapsa.runtime.controller.work.history import RunHistory
 
 __all__ = ["Reconciler"]
 

@@ -14,7 +14,7 @@ from kapsa.runtime.controller.apply._child_manifest import ChildManifests
 from kapsa.runtime.controller.apply.applier import Applier
 from kapsa.runtime.controller.declarations import Declared
 from kapsa.runtime.controller.events import EventRecorder
-from kapsa.runtime.controller.shard import Shard
+from kapsa.runtime.controller.work.shard import Shard
 from kapsa.runtime.telemetry.metrics import ControllerMetrics
 
 __all__ = ["Services"]

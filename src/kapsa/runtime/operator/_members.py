@@ -15,7 +15,7 @@ import structlog
 
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.clock import Clock
-from kapsa.runtime.controller.workqueue import Backoff
+from kapsa.runtime.controller.work.workqueue import Backoff
 from kapsa.runtime.operator.cluster_run import ClusterRun
 from kapsa.runtime.operator.clusters import ClusterProvider, ClusterSet, MemberCluster
 from kapsa.runtime.telemetry.health import HealthCheckResult, HealthChecks

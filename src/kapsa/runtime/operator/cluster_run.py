@@ -25,7 +25,7 @@ from kapsa.runtime.controller.controller import Controller
 from kapsa.runtime.controller.events import EventRecorder
 from kapsa.runtime.controller.reconciler import Reconciler
 from kapsa.runtime.controller.services import Services
-from kapsa.runtime.controller.shard import Shard
+from kapsa.runtime.controller.work.shard import Shard
 from kapsa.runtime.errors import ClientError
 from kapsa.runtime.generate.rbac import OperatorRights, grants
 from kapsa.runtime.operator.access_review import MissingRule, missing_rules
@@ -124,7 +124,7 @@ class ClusterRun:
         )
         reconciler = Reconciler(controller, services, tracing=self._tracing)
         if self._operator.debug_port is not None:
-            from kapsa.runtime.controller.history import RunHistory
+            from kapsa.runtime.controller.work.history import RunHistory
 
             reconciler.history = RunHistory(self._clock)
         return reconciler

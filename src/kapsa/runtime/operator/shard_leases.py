@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from kapsa.runtime.client.client import Client
-from kapsa.runtime.controller.shard import Shard
+from kapsa.runtime.controller.work.shard import Shard
 from kapsa.runtime.errors import ClientError, WriteRefused
 from kapsa.runtime.operator._replicas import Replicas
 from kapsa.runtime.operator.election import Elector, LeaderElection

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from kapsa.runtime.controller.workqueue import Backoff
+from kapsa.runtime.controller.work.workqueue import Backoff
 
 __all__ = ["UnmappedChanges"]
 

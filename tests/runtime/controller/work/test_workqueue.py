@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kapsa.runtime.controller.workqueue import Backoff, Item, Priority, QueueShutDownError, Reason, WorkQueue
+from kapsa.runtime.controller.work.workqueue import (
+    Backoff,
+    Item,
+    Priority,
+    QueueShutDownError,
+    Reason,
+    WorkQueue,
+)
 
 CHANGED = Reason("Updated", "MyApp", "default", "web")
 

@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from kapsa.runtime.clock import Clock
-from kapsa.runtime.controller.workqueue import Item
+from kapsa.runtime.controller.work.workqueue import Item
 from kapsa.runtime.resources.stored_object import Key
 
 __all__ = ["RunError", "RunHistory", "RunRecord"]

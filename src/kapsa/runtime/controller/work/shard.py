@@ -7,7 +7,7 @@ from collections.abc import Hashable
 
 import msgspec
 
-from kapsa.runtime.controller.workqueue import Backoff, Priority, QueueObserver, Reason, WorkQueue
+from kapsa.runtime.controller.work.workqueue import Backoff, Priority, QueueObserver, Reason, WorkQueue
 from kapsa.runtime.resources.stored_object import Key
 
 __all__ = ["Shard", "ShardQueue"]
