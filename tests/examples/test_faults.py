@@ -63,9 +63,13 @@ SCENARIOS = {
     ),
     "application": scenario(
         "application",
-        {"image": "a:1", "dependencies": [{"name": "dependency-0"}], "ingress": {"host": "a.example.com"}},
+        {
+            "image": "a:1",
+            "dependencies": [{"name": "dependency-0"}, {"name": "dependency-1"}],
+            "ingress": {"host": "a.example.com"},
+        },
         {"image": "a:2"},
-        dependencies=[{"image": "d:1"}],
+        dependencies=[{"image": "d:1"}, {"image": "e:1"}],
     ),
     "backup": scenario(
         "backup", {**CLAIMS, "retention": 1}, {**CLAIMS, "retention": 1, "image": "busybox:1.36"}
