@@ -116,6 +116,6 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise TargetError(f"{question} There is no terminal to ask on: add --yes to go on")
+        raise TargetError(f"{question} Standard input is not a terminal: add --yes to confirm")
     if not typer.confirm(question, err=True):
         raise TargetError("nothing was changed")

@@ -44,7 +44,7 @@ _URGENCY = (
     TargetState.SKIPPED,
     TargetState.HEALTHY,
 )
-"""The states in the order in which they deserve a line, if there is no room for all clusters."""
+"""The states by importance: if not all clusters fit on the screen, the first ones are shown."""
 
 
 def evidence_text(target: TargetStatus) -> str:

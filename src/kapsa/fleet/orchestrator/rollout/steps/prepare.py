@@ -46,7 +46,7 @@ async def prepare(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget
 def _closed(turn: ClusterTurn) -> RolloutTarget | None:
     """Return the target with a wait if a window or a freeze keeps the cluster from being changed now.
 
-    Once the cluster is open, the wait ends before anything else is tried: its deadline is no patience for that.
+    Once the cluster is open, the wait is cleared first, so that its deadline does not limit later retries.
     """
     if turn.cluster is None or turn.deployment.window_override_reason:
         return None
