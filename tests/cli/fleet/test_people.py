@@ -54,7 +54,7 @@ def test_an_operator_is_registered_shown_in_each_form_changed_and_deleted(
     assert "widgets.example.com" in ada.succeed("crds", "ls", "--operator", "shop", "-o", "name")
     assert "1.1.0" in ada.succeed("crds", "describe", "widgets.example.com", "--operator", "shop")
     assert "severity:" in ada.succeed("crds", "validate", "widgets.example.com", "--operator", "shop")
-    assert "add --yes to go on" in ada.fail("operators", "delete", "shop")
+    assert "add --yes to confirm" in ada.fail("operators", "delete", "shop")
     ada.succeed("operators", "delete", "shop", "--yes")
     assert "was refused (404): there is no operator 'shop'" in ada.fail("operators", "describe", "shop")
 
