@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kapsa.fleet.infrastructure.delivery.webhooks import webhook_signature
+from kapsa.fleet.orchestrator.rollout.notices import DEPLOYMENT_NOTICES
 from kapsa.fleet.settings import FleetSettings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,3 +58,11 @@ def test_the_receiver_of_the_example_accepts_an_event_once_and_no_forgery() -> N
     assert not is_genuine(headers("b", now - 301), body, secret, seen)
     assert not is_genuine(headers("c", now, b"another"), body, secret, seen)
     assert not is_genuine(headers("d", now), body + b" ", secret, seen)
+    assert is_genuine(headers("d", now), body, secret, seen), "a forgery must not use up the id"
+    both = f"{webhook_signature(b'new', 'e', now, body)} {webhook_signature(secret, 'e', now, body)}"
+    assert is_genuine({**headers("e", now), "webhook-signature": both}, body, secret, seen)
+
+
+def test_the_page_lists_every_event_of_a_deployment() -> None:
+    page = (PAGES / "running.md").read_text()
+    assert {f"`{event}`" for event in DEPLOYMENT_NOTICES.values()} <= set(re.findall(r"`[^`]+`", page))

@@ -45,6 +45,7 @@ from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
 from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
 from kapsa.fleet.orchestrator.rollout.conductor import RolloutConductor
 from kapsa.fleet.orchestrator.rollout.engine import RolloutEngine
+from kapsa.fleet.orchestrator.rollout.notices import DeploymentNotices
 from kapsa.fleet.orchestrator.rollout.settings import EngineSettings
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices
 from kapsa.fleet.orchestrator.rollout.worker import ClusterWorker
@@ -130,6 +131,7 @@ class RolloutHarness:
             self.policy,
             ApprovalMail(recipients, "https://fleet.example.com"),
         )
+        self.notices = DeploymentNotices(self.outbox, "https://fleet.example.com")
         self.planner = RolloutPlanner(self.sources, self.sources, self.sources)
         self.deployments = Deployments(
             database,
@@ -160,7 +162,7 @@ class RolloutHarness:
         return RolloutEngine(
             over,
             self.store,
-            RolloutConductor(over, self.store, self.registry, self.planner, self.desk, chosen),
+            RolloutConductor(over, self.store, self.registry, self.planner, self.desk, self.notices, chosen),
             ClusterWorker(over, self.store, self.registry, services, chosen),
             chosen,
             monotonic=self.seconds,

@@ -61,6 +61,7 @@ def test_the_data_directory_of_a_person_is_below_their_home(monkeypatch: pytest.
         ),
         ({"WEBHOOK_URLS": "https://h:x", "WEBHOOK_SECRET": "s" * 24}, "has an invalid address"),
         ({"WEBHOOK_SECRET": "short"}, "KAPSA_FLEET_WEBHOOK_SECRET has less than 24 characters"),
+        ({"WEBHOOK_SECRET": "whsec_" + "!" * 24}, "has a secret that is not base64 after whsec_"),
         ({"SMTP_PASSWORD": "p", "SMTP_PASSWORD_FILE": "/p"}, "are both set: choose one of them"),
         ({"ENCRYPTION_KEYS": "a:b", "ENCRYPTION_KEYS_FILE": "/k"}, "are both set: choose one of them"),
         ({"MAIL_FROM": "ada"}, "KAPSA_FLEET_MAIL_FROM is 'ada', but must be a mail address"),
@@ -100,6 +101,29 @@ def test_no_secret_is_in_a_representation_or_an_error() -> None:
     with pytest.raises(SettingsError) as rejected:
         read(WEBHOOK_URLS="ftp://hooks/geheim", WEBHOOK_SECRET="s" * 24)
     assert "geheim" not in str(rejected.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "KAPSA_FLEET_WEBHOOK_SECRET_FILE has no secret"),
+        ("n" * 30 + "\nshort\n", "KAPSA_FLEET_WEBHOOK_SECRET_FILE has less than 24 characters"),
+    ],
+    ids=["empty", "short"],
+)
+def test_a_file_without_a_proper_secret_for_webhooks_is_refused(
+    tmp_path: Path, content: str, message: str
+) -> None:
+    (tmp_path / "secret").write_text(content)
+    settings = read(WEBHOOK_URLS="https://h/x", WEBHOOK_SECRET_FILE=str(tmp_path / "secret"))
+    with pytest.raises(SettingsError, match=message):
+        settings.webhook_secrets()
+
+
+def test_a_file_with_two_secrets_for_webhooks_has_both(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("n" * 24 + "\n\n" + "o" * 24 + "\n")
+    settings = read(WEBHOOK_URLS="https://h/x", WEBHOOK_SECRET_FILE=str(tmp_path / "secret"))
+    assert settings.webhook_secrets() == ("n" * 24, "o" * 24)
 
 
 def test_a_secret_is_read_from_its_file(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 An invalid value stops the start with one line.
 """
 
+import base64
 import difflib
 import ipaddress
 import os
@@ -30,6 +31,8 @@ _SECRET = frozenset(
         "oidc_client_secret",
     }
 )
+
+_SHORTEST_SECRET = 24
 
 PortNumber = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 Days = Annotated[int, msgspec.Meta(ge=1, le=3_650)]
@@ -115,7 +118,9 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     webhook_secret: str = ""
     """The secret for the signatures of events, at least 24 characters."""
     webhook_secret_file: Path | None = None
-    """The file with the secret for the signatures of events."""
+    """The file with the secret for the signatures of events. With several lines, each is a secret and signs."""
+    webhook_private_addresses: bool = False
+    """True to send events to addresses in private networks, such as 10.0.0.0/8, too."""
     internal_addresses: bool = False
     """True to connect to clusters, repositories and webhooks on loopback addresses, too."""
     plain_http_repositories: bool = False
@@ -180,6 +185,18 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             reason = getattr(error, "strerror", None) or "it is not text"
             raise SettingsError(f"{PREFIX}{name.upper()}_FILE {path} cannot be read: {reason}") from None
 
+    def webhook_secrets(self) -> tuple[str, ...]:
+        """Return the secrets that sign events. Raises SettingsError unless there is one, and each is long enough."""
+        secrets = tuple(line.strip() for line in self.secret("webhook_secret").splitlines() if line.strip())
+        variable = f"{PREFIX}WEBHOOK_SECRET{'_FILE' if self.webhook_secret_file else ''}"
+        if not secrets:
+            raise SettingsError(f"{variable} has no secret: events are signed")
+        if min(map(len, secrets)) < _SHORTEST_SECRET:
+            raise SettingsError(f"{variable} has less than {_SHORTEST_SECRET} characters: use a longer one")
+        if not all(map(_is_usable, secrets)):
+            raise SettingsError(f"{variable} has a secret that is not base64 after whsec_")
+        return secrets
+
     def check(self) -> None:
         """Reject values that types cannot."""
         self._check_listener()
@@ -220,8 +237,8 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             raise SettingsError(
                 f"{PREFIX}WEBHOOK_URLS is set, so {PREFIX}WEBHOOK_SECRET must be set, too: events are signed"
             )
-        if self.webhook_secret and len(self.webhook_secret) < 24:
-            raise SettingsError(f"{PREFIX}WEBHOOK_SECRET has less than 24 characters: use a longer one")
+        if self.webhook_secret:
+            self.webhook_secrets()
         for name, value in (
             ("mail_from", self.mail_from),
             *(("approval_recipients", r) for r in self.approval_recipients),
@@ -252,6 +269,15 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
 _SERVICE_VARIABLE = re.compile(
     r"KAPSA_FLEET(_[A-Z0-9]+)*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP).*)?)"
 )
+
+
+def _is_usable(secret: str) -> bool:
+    """Return whether a secret for webhooks has no prefix, or is base64 after it."""
+    encoded = secret.removeprefix("whsec_")
+    try:
+        return encoded == secret or bool(base64.b64decode(encoded, validate=True))
+    except ValueError:
+        return False
 
 
 def _check_url(name: str, url: str, schemes: tuple[str, ...]) -> None:

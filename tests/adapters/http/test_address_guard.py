@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kapsa.adapters.errors import Refused
-from kapsa.adapters.http.address_guard import reject_internal_address, reject_metadata_address
+from kapsa.adapters.http.address_guard import (
+    reject_internal_address,
+    reject_metadata_address,
+    reject_private_address,
+)
 
 LOOPBACK = ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"]
 METADATA = [
@@ -40,3 +44,17 @@ def test_other_addresses_are_allowed(address: str) -> None:
 @pytest.mark.parametrize("address", LOOPBACK)
 def test_loopback_is_allowed_for_servers_on_the_same_machine(address: str) -> None:
     reject_metadata_address(address)
+
+
+PRIVATE = ["10.0.0.7", "172.16.3.4", "192.168.1.7", "100.64.0.1", "fd12::7", "::ffff:10.0.0.7"]
+
+
+@pytest.mark.parametrize("address", [*LOOPBACK, *METADATA, *PRIVATE])
+def test_private_networks_are_refused_where_only_the_internet_is_meant(address: str) -> None:
+    with pytest.raises(Refused, match="is not allowed"):
+        reject_private_address(address)
+
+
+@pytest.mark.parametrize("address", ["1.1.1.1", "2606:4700::1111", "::ffff:1.1.1.1"])
+def test_addresses_of_the_internet_are_allowed(address: str) -> None:
+    reject_private_address(address)

@@ -339,6 +339,7 @@ async def test_a_production_deployment_waits_for_approval_and_mail_goes_out(data
     assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
     assert [each.state for each in await requests(fleet, made)] == [ApprovalState.USED]
     assert fleet.audit.actions()[-1] == "approval.approve"
+    assert [event.type for event in fleet.outbox.events] == ["approval.requested", "deployment.completed"]
 
 
 async def test_a_rejected_deployment_never_runs(database: Database) -> None:

@@ -7,7 +7,13 @@ import ipaddress
 from kapsa.adapters.errors import Refused
 from kapsa.runtime import AddressGuard, public_address
 
-__all__ = ["AddressGuard", "is_ip", "reject_internal_address", "reject_metadata_address"]
+__all__ = [
+    "AddressGuard",
+    "is_ip",
+    "reject_internal_address",
+    "reject_metadata_address",
+    "reject_private_address",
+]
 
 
 def reject_internal_address(address: str) -> None:
@@ -16,6 +22,15 @@ def reject_internal_address(address: str) -> None:
     Private networks are allowed: git servers are often there.
     """
     if not public_address(address):
+        raise _refused(address)
+
+
+def reject_private_address(address: str) -> None:
+    """Reject every address that is not reachable over the internet, those of private networks included."""
+    parsed = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(parsed, ipaddress.IPv6Address):
+        parsed = parsed.ipv4_mapped or parsed
+    if not parsed.is_global or not public_address(address):
         raise _refused(address)
 
 

@@ -3,5 +3,6 @@
 - `git_server`: real repositories behind git's own http-backend.
 - `registry_server`: an image registry in memory.
 - `chart_server`: a chart repository in memory.
+- `webhook_receiver`: a receiver of webhooks in memory.
 - `loopback_tls`: certificates for servers on loopback.
 """

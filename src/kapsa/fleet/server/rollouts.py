@@ -31,6 +31,7 @@ from kapsa.fleet.orchestrator.ports.vault import KeyVault
 from kapsa.fleet.orchestrator.preflights import ClusterPreflights
 from kapsa.fleet.orchestrator.rollout.conductor import RolloutConductor
 from kapsa.fleet.orchestrator.rollout.engine import RolloutEngine
+from kapsa.fleet.orchestrator.rollout.notices import DeploymentNotices
 from kapsa.fleet.orchestrator.rollout.settings import EngineSettings
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices
 from kapsa.fleet.orchestrator.rollout.worker import ClusterWorker
@@ -66,7 +67,9 @@ def build_rollouts(
     store, approvals, rows = PostgresRollouts(vault), PostgresApprovals(), PostgresRegistry()
     policy = approval_policy(settings)
     recipients = dict.fromkeys(ClusterEnvironment, settings.approval_recipients)
-    desk = ApprovalDesk(approvals, outbox, policy, ApprovalMail(recipients, settings.public_url.rstrip("/")))
+    url = settings.public_url.rstrip("/")
+    desk = ApprovalDesk(approvals, outbox, policy, ApprovalMail(recipients, url))
+    notices = DeploymentNotices(outbox, url)
     planner = _planner(database, registry, audit)
     chosen = EngineSettings(
         owner=f"{socket.gethostname()}-{os.getpid()}",
@@ -76,7 +79,7 @@ def build_rollouts(
         check_interval=timedelta(seconds=settings.health_check_seconds),
         retry_interval=timedelta(seconds=min(10, settings.health_check_seconds)),
     )
-    conductor = RolloutConductor(database, store, rows, planner, desk, chosen)
+    conductor = RolloutConductor(database, store, rows, planner, desk, notices, chosen)
     helm = GatedHelm(database, PostgresOperators(), registry.clients.client, audit)
     services = ClusterServices(helm, _operations(database, registry, audit, store, observer))
     worker = ClusterWorker(database, store, rows, services, chosen)

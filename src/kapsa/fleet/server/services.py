@@ -1,10 +1,13 @@
 """The services of a manager, built from settings: what the API and the background tasks use."""
 
+import functools
+from collections.abc import Iterator
 from datetime import timedelta
 
 import msgspec
 from prometheus_client import CollectorRegistry
 
+from kapsa.adapters.http.address_guard import reject_private_address
 from kapsa.adapters.http.client import GuardedHttpClient
 from kapsa.adapters.variables import SettingsError
 from kapsa.fleet.infrastructure.audit.chain import chain_key
@@ -12,9 +15,9 @@ from kapsa.fleet.infrastructure.audit.expiry import AuditExpiry
 from kapsa.fleet.infrastructure.audit.reader import PostgresAuditReader
 from kapsa.fleet.infrastructure.audit.sealer import AuditSealer
 from kapsa.fleet.infrastructure.audit.trail import PostgresAuditTrail
-from kapsa.fleet.infrastructure.delivery.dispatcher import MessageSender, OutboxDispatcher
+from kapsa.fleet.infrastructure.delivery.dispatcher import AT_ONCE, MessageSender, OutboxDispatcher
 from kapsa.fleet.infrastructure.delivery.mail import SmtpMailer, SmtpServer
-from kapsa.fleet.infrastructure.delivery.outbox import OutboxQueue, PostgresOutbox
+from kapsa.fleet.infrastructure.delivery.outbox import OutboxQueue, PostgresOutbox, endpoint_id
 from kapsa.fleet.infrastructure.delivery.webhooks import WebhookSender
 from kapsa.fleet.infrastructure.local_keys import LocalKeys
 from kapsa.fleet.infrastructure.postgres.database import Database
@@ -34,6 +37,10 @@ from kapsa.fleet.settings import DATABASE_VARIABLE, PREFIX, FleetSettings
 __all__ = ["ManagerServices", "build_services", "encryption_keys"]
 
 
+_WEBHOOK_SECONDS = 10.0
+"""Less than the dispatcher waits, so that the reason of a failure is known."""
+
+
 class ManagerServices(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a manager, without its listener."""
 
@@ -50,6 +57,7 @@ class ManagerServices(msgspec.Struct, frozen=True, kw_only=True):
     dispatcher: OutboxDispatcher
     retention: Retention
     http_client: GuardedHttpClient
+    webhook_client: GuardedHttpClient
     registry: RegistryServices
     health: HealthServices
     rollouts: RolloutServices
@@ -61,7 +69,7 @@ class ManagerServices(msgspec.Struct, frozen=True, kw_only=True):
         return (
             BackgroundTask("audit-sealer", self.sealer.seal, every=1.0),
             BackgroundTask("audit-expiry", self.audit_expiry.sweep, every=3600.0),
-            BackgroundTask("outbox", self.dispatcher.deliver_due, every=1.0),
+            *self._delivery(),
             BackgroundTask("retention", self.retention.sweep, every=3600.0),
             BackgroundTask("cluster-health", self.registry.monitor.run_due, every=1.0),
             BackgroundTask("operator-health", self.health.sweeps.run_due, every=1.0),
@@ -69,8 +77,15 @@ class ManagerServices(msgspec.Struct, frozen=True, kw_only=True):
             BackgroundTask("rollouts", self.rollouts.engine.serve, on_stop=self.rollouts.engine.stop),
         )
 
+    def _delivery(self) -> Iterator[BackgroundTask]:
+        """Return a task for each destination, so that none waits for another."""
+        for lane in self.dispatcher.lanes:
+            work = functools.partial(self.dispatcher.deliver_lane, lane)
+            yield BackgroundTask(f"outbox {lane.name}".rstrip(), work, every=1.0 if lane.name else 60.0)
+
     async def close(self) -> None:
         """Close connections to the outside."""
+        await self.webhook_client.close()
         await self.rollouts.close()
         await self.registry.close()
         await self.http_client.close()
@@ -84,6 +99,7 @@ async def build_services(settings: FleetSettings, database: Database) -> Manager
     vault = LocalVault(encryption_keys(settings))
     await check_keys(database, vault)
     client = GuardedHttpClient(address_guard=address_guard(settings))
+    webhook_client = _webhook_client(settings)
     audit_key = await chain_key(database, vault)
     audit = PostgresAuditTrail(audit_key)
     outbox = PostgresOutbox(settings.webhook_urls, mail=bool(settings.smtp_host))
@@ -101,9 +117,14 @@ async def build_services(settings: FleetSettings, database: Database) -> Manager
         idempotency_keys=PostgresIdempotencyKeys(database),
         rate_limits=PostgresRateLimits(database),
         outbox=outbox,
-        dispatcher=OutboxDispatcher(OutboxQueue(database), _senders(settings, client)),
+        dispatcher=OutboxDispatcher(
+            OutboxQueue(database),
+            _senders(settings, webhook_client),
+            [endpoint_id(url) for url in dict.fromkeys(settings.webhook_urls)],
+        ),
         retention=Retention(database, foundation_rules(timedelta(days=settings.outbox_retention_days))),
         http_client=client,
+        webhook_client=webhook_client,
         registry=registry,
         health=health,
         collectors=collectors,
@@ -125,6 +146,16 @@ def encryption_keys(settings: FleetSettings) -> KeySource:
     return FileKeys(LocalKeys(settings.directory).ensure_encryption_keys())
 
 
+def _webhook_client(settings: FleetSettings) -> GuardedHttpClient:
+    """Return a client of its own: webhooks that do not answer take no connection from anything else."""
+    private = settings.webhook_private_addresses or settings.internal_addresses
+    return GuardedHttpClient(
+        address_guard=address_guard(settings) if private else reject_private_address,
+        timeout=_WEBHOOK_SECONDS,
+        connections=AT_ONCE * max(1, len(settings.webhook_urls)),
+    )
+
+
 def _senders(settings: FleetSettings, client: GuardedHttpClient) -> dict[str, MessageSender]:
     senders: dict[str, MessageSender] = {}
     if settings.smtp_host:
@@ -140,5 +171,5 @@ def _senders(settings: FleetSettings, client: GuardedHttpClient) -> dict[str, Me
             )
         )
     if settings.webhook_urls:
-        senders["webhook"] = WebhookSender(client, settings.webhook_urls, settings.secret("webhook_secret"))
+        senders["webhook"] = WebhookSender(client, settings.webhook_urls, *settings.webhook_secrets())
     return senders

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -13,13 +14,16 @@ import aiosmtplib
 import msgspec
 import pytest
 from sqlalchemy import select
+from structlog.testing import capture_logs
 
 from kapsa.adapters.errors import Refused, Unreachable
+from kapsa.adapters.http.address_guard import reject_metadata_address, reject_private_address
 from kapsa.adapters.http.client import GuardedHttpClient, HttpResponse
 from kapsa.adapters.testing.loopback_tls import loopback_tls
+from kapsa.adapters.testing.webhook_receiver import WebhookReceiver
 from kapsa.fleet.infrastructure.delivery.dispatcher import OutboxDispatcher
 from kapsa.fleet.infrastructure.delivery.mail import SmtpMailer, SmtpServer
-from kapsa.fleet.infrastructure.delivery.outbox import OutboxQueue, PostgresOutbox
+from kapsa.fleet.infrastructure.delivery.outbox import OutboxQueue, PostgresOutbox, endpoint_id
 from kapsa.fleet.infrastructure.delivery.webhooks import WebhookSender, webhook_signature
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.tables.foundation import outbox
@@ -72,6 +76,22 @@ class Receiver:
         if isinstance(response, Exception):
             raise response
         return HttpResponse(response, {})
+
+
+class HangingReceiver(Receiver):
+    """A client that gets no response from one address until its test says so."""
+
+    def __init__(self, dead: str) -> None:
+        super().__init__()
+        self._dead = dead
+        self.called, self.answer = asyncio.Event(), asyncio.Event()
+
+    async def fetch(self, method: str, url: str, **request: Any) -> HttpResponse:
+        response = await super().fetch(method, url, **request)
+        if url == self._dead:
+            self.called.set()
+            await self.answer.wait()
+        return response
 
 
 async def test_a_committed_mail_is_received_once(database: Database, mail_server: MailServer) -> None:
@@ -342,26 +362,110 @@ async def test_a_failed_event_is_recorded_without_its_url(
     assert "planted-secret" not in str(row)
 
 
-async def test_an_event_for_a_webhook_that_was_removed_is_given_up(database: Database) -> None:
+async def test_an_event_for_a_webhook_that_another_replica_has_already_is_not_lost(
+    database: Database,
+) -> None:
+    database.set_clock(START)
     await put(database, EVENT)
-    sender = WebhookSender(Receiver(), ["https://other.example.com"], SECRET)
-    await OutboxDispatcher(OutboxQueue(database), {"webhook": sender}).deliver_due()
-    assert (await rows(database))[0].last_error == "the webhook is not configured any more"
+    without = WebhookSender(Receiver(), ["https://other.example.com"], SECRET)
+    await OutboxDispatcher(OutboxQueue(database), {"webhook": without}).deliver_due()
+    (row,) = await rows(database)
+    assert (row.last_error, row.abandoned_at) == ("the webhook is not configured any more", None)
+    database.set_clock(row.due_at)
+    receiver = Receiver()
+    sender = WebhookSender(receiver, [URL], SECRET)
+    await OutboxDispatcher(OutboxQueue(database), {"webhook": sender}, [endpoint_id(URL)]).deliver_due()
+    assert len(receiver.requests) == 1
+
+
+async def test_a_webhook_that_never_answers_holds_up_neither_mail_nor_another_webhook(
+    database: Database, mail_server: MailServer
+) -> None:
+    dead, alive = "https://dead.example.com", "https://alive.example.com"
+    receiver = HangingReceiver(dead)
+    for _ in range(25):  # more than a lane sends at the same time
+        async with database.transaction() as connection:
+            await PostgresOutbox([dead, alive]).put(connection, EVENT)
+    await put(database)
+    dispatched = OutboxDispatcher(
+        OutboxQueue(database),
+        {"mail": mailer(mail_server), "webhook": WebhookSender(receiver, [dead, alive], SECRET)},
+        [endpoint_id(dead), endpoint_id(alive)],
+    )
+    mail_lane, dead_lane, alive_lane, rest = dispatched.lanes
+    blocked = asyncio.create_task(dispatched.deliver_lane(dead_lane))
+    await receiver.called.wait()
+    assert await dispatched.deliver_lane(mail_lane) == 1
+    assert await dispatched.deliver_lane(alive_lane) == 25
+    assert await dispatched.deliver_lane(rest) == 0
+    assert not blocked.done()
+    assert [url for url, _, _ in receiver.requests].count(dead) <= 10
+    receiver.answer.set()
+    assert await blocked == 25
+
+
+async def test_a_message_that_is_given_up_after_a_day_is_reported_as_an_error(database: Database) -> None:
+    database.set_clock(START)
+    await put(database, EVENT)
+    sender = WebhookSender(Receiver(*[503] * 2), [URL], SECRET)
+    events = OutboxDispatcher(OutboxQueue(database), {"webhook": sender})
+    with capture_logs() as logs:
+        await events.deliver_due()
+        database.set_clock(START + timedelta(days=1))
+        await events.deliver_due()
+    assert [(each["log_level"], each["event"]) for each in logs] == [
+        ("warning", "message not delivered, will be sent again"),
+        ("error", "message abandoned: it could not be sent for a day"),
+    ]
+
+
+async def test_events_reach_a_receiver_over_loopback_signed_with_the_new_and_the_old_secret(
+    database: Database,
+) -> None:
+    encoded = "whsec_" + base64.b64encode(b"the new secret of 24 bytes").decode()
+    client = GuardedHttpClient(address_guard=reject_metadata_address)
+    with WebhookReceiver(503, 204) as receiver:
+        url = f"http://127.0.0.1:{receiver.port}/hook"
+        async with database.transaction() as connection:
+            await PostgresOutbox([url, url]).put(connection, EVENT)
+        sender = WebhookSender(client, [url], encoded, SECRET)
+        events = OutboxDispatcher(OutboxQueue(database), {"webhook": sender}, [endpoint_id(url)])
+        database.set_clock(datetime.now(UTC))
+        await events.deliver_due()
+        database.set_clock(datetime.now(UTC) + timedelta(seconds=6))
+        await events.deliver_due()
+        await client.close()
+    (first, _), (second, body) = receiver.received
+    assert first["webhook-id"] == second["webhook-id"] == msgspec.json.decode(body)["id"]
+    for key in (b"the new secret of 24 bytes", SECRET.encode()):
+        signature = webhook_signature(key, second["webhook-id"], int(second["webhook-timestamp"]), body)
+        assert signature in second["webhook-signature"].split()
 
 
 @pytest.fixture
 async def guarded_client() -> AsyncIterator[GuardedHttpClient]:
-    client = GuardedHttpClient()
+    client = GuardedHttpClient(address_guard=reject_private_address)
     yield client
     await client.close()
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:9/x", "http://169.254.169.254/latest", "http://[::1]:9/x"])
-async def test_a_webhook_on_an_internal_address_is_not_called(
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:9/x",
+        "http://169.254.169.254/latest",
+        "http://[::1]:9/x",
+        "http://10.1.2.3/x",
+        "http://localhost:9/x",
+    ],
+)
+async def test_a_webhook_on_an_internal_or_private_address_is_not_called(
     database: Database, guarded_client: GuardedHttpClient, url: str
 ) -> None:
     async with database.transaction() as connection:
         await PostgresOutbox([url]).put(connection, EVENT)
     sender = WebhookSender(guarded_client, [url], SECRET)
     await OutboxDispatcher(OutboxQueue(database), {"webhook": sender}).deliver_due()
-    assert (await rows(database))[0].last_error == "the webhook could not be called: AddressRefused"
+    error = (await rows(database))[0].last_error
+    assert error.startswith("the webhook could not be called: AddressRefused, its address")
+    assert "KAPSA_FLEET_WEBHOOK_PRIVATE_ADDRESSES=true" in error

@@ -93,6 +93,25 @@ async def test_three_failed_checks_roll_back_finished_stages_too_within_three_mi
         assert fleet.clusters[name].crds == []
 
 
+async def test_a_rollback_is_announced_to_webhooks_once_without_its_cause(database: Database) -> None:
+    fleet = await started(database, *DEV)
+    fleet.clusters.unhealthy = {("dev-3", NEW)}
+    made = await fleet.create(CANARY)
+    await fleet.run()
+    first, last = fleet.outbox.events
+    assert (first.type, last.type) == ("deployment.rollingBack", "deployment.rolledBack")
+    assert last.data == {
+        "deployment": str(made.id),
+        "operator": "cert-manager",
+        "version": "2.0.0",
+        "phase": "RolledBack",
+        "previousPhase": "RollingBack",
+        "attempt": 1,
+        "requestedBy": made.requested_by,
+        "url": f"https://fleet.example.com/api/v1/deployments/{made.id}",
+    }
+
+
 async def test_the_rollback_of_a_chart_that_is_deployed_again_leaves_the_crds_of_its_first_deployment(
     database: Database,
 ) -> None:

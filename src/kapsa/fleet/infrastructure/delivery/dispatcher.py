@@ -1,20 +1,25 @@
-"""The dispatcher: sends the messages of the outbox that are due."""
+"""The dispatcher: sends the messages of the outbox that are due.
+
+Each destination has a lane of its own, and the lanes run independently: a mail server or a webhook that is down, or
+answers slowly, does not hold up the others.
+"""
 
 import asyncio
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import structlog
 
 from kapsa.fleet.infrastructure.delivery.failures import DeliveryError, PermanentDeliveryError
-from kapsa.fleet.infrastructure.delivery.outbox import ClaimedMessage, OutboxQueue
+from kapsa.fleet.infrastructure.delivery.outbox import ClaimedMessage, OutboxLane, OutboxQueue
 
-__all__ = ["MessageSender", "OutboxDispatcher"]
+__all__ = ["AT_ONCE", "MessageSender", "OutboxDispatcher"]
 
 log = structlog.get_logger(__name__)
 
-_AT_ONCE = 10
+AT_ONCE = 10
+"""The most messages that a lane sends at the same time."""
 _TIMEOUT = 15.0
 """Less than the time of a claim, so that no other replica sends the message meanwhile."""
 
@@ -28,16 +33,25 @@ class MessageSender(Protocol):
 
 
 class OutboxDispatcher:
-    """Sends messages, several at a time."""
+    """Sends messages, several at a time in each lane."""
 
-    def __init__(self, queue: OutboxQueue, senders: Mapping[str, MessageSender]) -> None:
+    def __init__(
+        self, queue: OutboxQueue, senders: Mapping[str, MessageSender], endpoints: Sequence[str] = ()
+    ) -> None:
         self._queue = queue
         self._senders = senders
+        names = (*(kind for kind in senders if kind != "webhook"), *(f"webhook:{each}" for each in endpoints))
+        self.lanes = (*map(OutboxLane, names), OutboxLane(others=names))
+        """A lane for each destination, and the last for messages whose destination is not configured any more."""
 
     async def deliver_due(self) -> int:
         """Send all messages that are due. Return the number of attempts."""
+        return sum(await asyncio.gather(*map(self.deliver_lane, self.lanes)))
+
+    async def deliver_lane(self, lane: OutboxLane) -> int:
+        """Send the messages of one lane that are due. Return the number of attempts."""
         attempts = 0
-        while messages := await self._queue.claim(_AT_ONCE):
+        while messages := await self._queue.claim(AT_ONCE, lane):
             await asyncio.gather(*(self._deliver(message) for message in messages))
             attempts += len(messages)
         return attempts
@@ -50,8 +64,10 @@ class OutboxDispatcher:
             log.warning("message abandoned", error=str(error), **fields)
             await self._queue.abandoned(message, str(error))
         except DeliveryError as error:
-            log.warning("message not delivered, will be sent again", error=str(error), **fields)
-            await self._queue.failed(message, str(error))
+            if await self._queue.failed(message, str(error)):
+                log.error("message abandoned: it could not be sent for a day", error=str(error), **fields)  # noqa: TRY400
+            else:
+                log.warning("message not delivered, will be sent again", error=str(error), **fields)
         else:
             await self._queue.delivered(message)
             log.info("message delivered", **fields)

@@ -1,7 +1,8 @@
 """The outbox table: messages are put in by transactions, and claimed for delivery by one replica at a time.
 
 A claim makes the message due again a little later. A replica that dies with a claim delays the message by that
-time, and loses nothing.
+time, and loses nothing. Messages are claimed lane by lane, a lane being the mail server or one webhook: a destination
+that is down delays its own messages only.
 """
 
 import hashlib
@@ -12,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
-from sqlalchemy import insert, select, update
+from sqlalchemy import ColumnElement, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from kapsa.fleet.infrastructure.postgres.database import Database
@@ -20,7 +21,7 @@ from kapsa.fleet.infrastructure.postgres.tables.foundation import outbox
 from kapsa.fleet.infrastructure.postgres.tables.metadata import NOW
 from kapsa.fleet.orchestrator.ports.outbox import MailMessage, WebhookEvent
 
-__all__ = ["ClaimedMessage", "OutboxQueue", "PostgresOutbox", "endpoint_id"]
+__all__ = ["ClaimedMessage", "OutboxLane", "OutboxQueue", "PostgresOutbox", "endpoint_id"]
 
 _CLAIM = timedelta(seconds=20)
 _FIRST_DELAY = 5.0
@@ -40,11 +41,28 @@ class ClaimedMessage(msgspec.Struct, frozen=True):
     attempt: int
 
 
+class OutboxLane(msgspec.Struct, frozen=True):
+    """The messages of one destination; without a name, those of every destination that has no lane of its own."""
+
+    name: str = ""
+    """`mail` or `webhook:ENDPOINT`."""
+    others: tuple[str, ...] = ()
+    """The lanes that have a name, for the lane that has none."""
+
+    def condition(self) -> ColumnElement[bool]:
+        """Return the condition on the rows of this lane."""
+        lane = func.concat_ws(":", outbox.c.kind, outbox.c.payload["endpoint"].astext)
+        return lane == self.name if self.name else lane.not_in(self.others)
+
+
+_EVERY_LANE = OutboxLane()
+
+
 class PostgresOutbox:
     """The outbox as use cases see it."""
 
     def __init__(self, webhook_urls: Sequence[str] = (), *, mail: bool = True) -> None:
-        self._endpoints = [endpoint_id(url) for url in webhook_urls]
+        self._endpoints = [endpoint_id(url) for url in dict.fromkeys(webhook_urls)]
         self._mail = mail
 
     async def put(self, connection: AsyncConnection, message: MailMessage | WebhookEvent) -> None:
@@ -74,11 +92,12 @@ class OutboxQueue:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def claim(self, count: int) -> list[ClaimedMessage]:
-        """Return messages that are due. No other replica gets them within the next 20 seconds."""
+    async def claim(self, count: int, lane: OutboxLane = _EVERY_LANE) -> list[ClaimedMessage]:
+        """Return messages of a lane that are due. No other replica gets them within the next 20 seconds."""
         due = (
             select(outbox.c.id)
             .where(outbox.c.delivered_at.is_(None), outbox.c.abandoned_at.is_(None), outbox.c.due_at <= NOW)
+            .where(lane.condition())
             .order_by(outbox.c.due_at)
             .limit(count)
             .with_for_update(skip_locked=True)
@@ -96,8 +115,11 @@ class OutboxQueue:
         """Record that a message was sent."""
         await self._change(message, delivered_at=NOW, last_error="")
 
-    async def failed(self, message: ClaimedMessage, error: str) -> None:
-        """Record a failure. The message is due again later, and abandoned after a day."""
+    async def failed(self, message: ClaimedMessage, error: str) -> bool:
+        """Record a failure. The message is due again later.
+
+        Return True if it is abandoned: a day has passed since it was written.
+        """
         delay = timedelta(seconds=min(_LONGEST_DELAY, _FIRST_DELAY * 2.0 ** min(message.attempt - 1, 10)))
         await self._change(message, due_at=NOW + delay, last_error=error[:_LONGEST_ERROR])
         expired = update(outbox).where(
@@ -106,7 +128,7 @@ class OutboxQueue:
             outbox.c.delivered_at.is_(None),
         )
         async with self._database.transaction() as connection:
-            await connection.execute(expired.values(abandoned_at=NOW))
+            return (await connection.execute(expired.values(abandoned_at=NOW))).rowcount > 0
 
     async def abandoned(self, message: ClaimedMessage, error: str) -> None:
         """Record that a message can never be sent."""

@@ -1,7 +1,8 @@
 """Signed events over HTTP, in the form of Standard Webhooks.
 
 A receiver computes HMAC-SHA256 over `ID.TIMESTAMP.BODY`, rejects an old timestamp, and remembers ids: an event
-that is repeated by us, or replayed by others, has the same id.
+that is repeated by us, or replayed by others, has the same id. While a secret is replaced, there is a signature for
+the new one and one for the old one.
 """
 
 import base64
@@ -18,10 +19,22 @@ from kapsa.adapters.http.client import HttpClient
 from kapsa.fleet.infrastructure.delivery.failures import DeliveryError, PermanentDeliveryError
 from kapsa.fleet.infrastructure.delivery.outbox import endpoint_id
 
-__all__ = ["WebhookSender", "webhook_signature"]
+__all__ = ["WebhookSender", "webhook_key", "webhook_signature"]
 
 _LARGEST_RESPONSE = 65_536
 _GONE = 410
+_ENCODED = "whsec_"
+_REMEDIES = {
+    "AddressRefused": ", its address, or that of the proxy, is not public. "
+    "Set KAPSA_FLEET_WEBHOOK_PRIVATE_ADDRESSES=true if it is in your private network"
+}
+
+
+def webhook_key(secret: str) -> bytes:
+    """Return the key of a secret: its bytes, or the base64 after `whsec_`, as Standard Webhooks writes it."""
+    if secret.startswith(_ENCODED):
+        return base64.b64decode(secret.removeprefix(_ENCODED), validate=True)
+    return secret.encode()
 
 
 def webhook_signature(secret: bytes, event_id: str, timestamp: int, body: bytes) -> str:
@@ -31,21 +44,26 @@ def webhook_signature(secret: bytes, event_id: str, timestamp: int, body: bytes)
 
 
 class WebhookSender:
-    """Sends events to the configured addresses."""
+    """Sends events to the configured addresses, signed with each of the secrets."""
 
     def __init__(
-        self, client: HttpClient, urls: Sequence[str], secret: str, *, clock: Callable[[], float] = time.time
+        self,
+        client: HttpClient,
+        urls: Sequence[str],
+        *secrets: str,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
         self._urls = {endpoint_id(url): url for url in urls}
-        self._secret = secret.encode()
+        self._keys = tuple(map(webhook_key, secrets))
         self._clock = clock
 
     async def send(self, event_id: uuid.UUID, payload: Mapping[str, Any]) -> None:
         """Send an event. Any response but a success is a failure; redirects are not followed."""
         url = self._urls.get(payload["endpoint"])
         if url is None:
-            raise PermanentDeliveryError("the webhook is not configured any more")
+            # Another replica may have it already, or still: it is given up only after a day.
+            raise DeliveryError("the webhook is not configured any more")
         timestamp = int(self._clock())
         event = {
             "id": str(event_id),
@@ -58,7 +76,9 @@ class WebhookSender:
             "Content-Type": "application/json",
             "webhook-id": str(event_id),
             "webhook-timestamp": str(timestamp),
-            "webhook-signature": webhook_signature(self._secret, str(event_id), timestamp, body),
+            "webhook-signature": " ".join(
+                webhook_signature(key, str(event_id), timestamp, body) for key in self._keys
+            ),
         }
         try:
             response = await self._client.fetch(
@@ -66,7 +86,8 @@ class WebhookSender:
             )
         except ExternalError as error:
             # The message of the error has the URL, which may have a secret in its path.
-            raise DeliveryError(f"the webhook could not be called: {error.reason}") from None
+            remedy = _REMEDIES.get(error.reason, "")
+            raise DeliveryError(f"the webhook could not be called: {error.reason}{remedy}") from None
         if response.status == _GONE:
             raise PermanentDeliveryError("the webhook answered 410: it is gone")
         if not 200 <= response.status < 300:

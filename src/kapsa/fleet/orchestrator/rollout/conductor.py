@@ -21,6 +21,7 @@ from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.plan_sources import FleetRegistry
 from kapsa.fleet.orchestrator.ports.rollouts import FenceLost, RolloutClaim, RolloutStore
 from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
+from kapsa.fleet.orchestrator.rollout.notices import DeploymentNotices
 from kapsa.fleet.orchestrator.rollout.plan_input import gather
 from kapsa.fleet.orchestrator.rollout.plan_outcome import PlanDesk
 from kapsa.fleet.orchestrator.rollout.settings import EngineSettings
@@ -41,6 +42,7 @@ class RolloutConductor:
         registry: FleetRegistry,
         planner: RolloutPlanner,
         desk: ApprovalDesk,
+        notices: DeploymentNotices,
         settings: EngineSettings,
     ) -> None:
         self._transactions = transactions
@@ -48,6 +50,7 @@ class RolloutConductor:
         self._registry = registry
         self._planner = planner
         self._desk = desk
+        self._notices = notices
         self._settings = settings
         self._plans = PlanDesk(store, registry, desk, settings)
 
@@ -176,6 +179,7 @@ class RolloutConductor:
         """Write a locked deployment and its history, and end the claim."""
         check_phase(before.phase, after.phase)
         await self._store.append(connection, after.id, _events(before, after))
+        await self._notices.announce(connection, before, after)
         await self._store.save(connection, after, next_run_at=next_run_at, release=True)
 
     def _soon(self, now: datetime) -> datetime:
