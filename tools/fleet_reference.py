@@ -1,4 +1,6 @@
-"""Writes docs/fleet/settings.md from the settings of the fleet manager; `--check` reports a stale page.
+"""Writes docs/fleet/settings.md and the chart's list of names from the settings of the fleet manager.
+
+`--check` reports a stale file instead.
 
 Run: .venv/bin/python tools/fleet_reference.py
 """
@@ -9,10 +11,11 @@ from pathlib import Path
 
 import msgspec
 
-from kapsa.fleet.settings import FleetSettings
+from kapsa.fleet.settings import DATABASE_VARIABLE, PREFIX, FleetSettings
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "fleet" / "settings.md"
+NAMES = ROOT / "charts" / "kapsa" / "files" / "fleet-settings.txt"
 COMMAND = ".venv/bin/python tools/fleet_reference.py"
 
 
@@ -37,12 +40,20 @@ def choices(hint: object) -> str:
     return ""
 
 
+def render_names() -> str:
+    """Return the names that `fleet.settings` of the chart accepts, one per line."""
+    variables = [
+        variable for variable, _, _ in FleetSettings.documentation() if variable != DATABASE_VARIABLE
+    ]
+    return "".join(f"{variable.removeprefix(PREFIX)}\n" for variable in variables)
+
+
 def main() -> None:
-    text = render()
-    if "--check" not in sys.argv:
-        PAGE.write_text(text, encoding="utf-8")
-    elif PAGE.read_text(encoding="utf-8") != text:
-        sys.exit(f"{PAGE.relative_to(ROOT)} is out of date: run {COMMAND}")
+    for file, text in ((PAGE, render()), (NAMES, render_names())):
+        if "--check" not in sys.argv:
+            file.write_text(text, encoding="utf-8")
+        elif file.read_text(encoding="utf-8") != text:
+            sys.exit(f"{file.relative_to(ROOT)} is out of date: run {COMMAND}")
 
 
 if __name__ == "__main__":

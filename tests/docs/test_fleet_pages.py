@@ -34,6 +34,12 @@ def test_the_page_of_settings_is_what_the_program_says(generator: ModuleType) ->
     assert written == generator.render(), f"docs/fleet/settings.md is out of date: run `{generator.COMMAND}`"
 
 
+def test_the_chart_accepts_exactly_the_settings_of_the_program(generator: ModuleType) -> None:
+    assert generator.NAMES.read_text(encoding="utf-8") == generator.render_names(), (
+        f"run `{generator.COMMAND}`"
+    )
+
+
 @pytest.mark.parametrize("page", sorted(each.name for each in PAGES.glob("*.md")))
 def test_every_variable_on_a_page_is_a_setting(page: str) -> None:
     settings = {variable for variable, _, _ in FleetSettings.documentation()}

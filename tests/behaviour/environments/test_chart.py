@@ -23,16 +23,24 @@ from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.operator import LEASE, make_operator
 from kapsa.environments.settings import Settings
 from kapsa.environments.tenancy.roles import people_roles
-from kapsa.runtime import Client, ClientError, NotFound, grants, missing_rules
+from kapsa.runtime import Client, ClientError, grants, missing_rules
 from kapsa.runtime.telemetry.metrics import Metrics
 from kapsa.runtime.webhooks.server import WebhookServer
+from tests.behaviour.kapsa_chart import (
+    CHART,
+    HOME,
+    ROOT,
+    act,
+    eventually_all_gone,
+    exists,
+    helm,
+    only,
+    rendered,
+)
 from tests.environments.open_kinds import open_kind
 from tests.environments.service_account import kubeconfig_of
 from tests.eventually import eventually
 
-ROOT = Path(__file__).resolve().parents[3]
-CHART = ROOT / "charts" / "kapsa"
-HOME = "kapsa-system"
 VALIDATING = "admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration"
 MONITORING = ("monitoring.coreos.com/v1/ServiceMonitor", "monitoring.coreos.com/v1/PrometheusRule")
 EVERYTHING = {
@@ -41,33 +49,6 @@ EVERYTHING = {
     "gitWebhooks": {"enabled": True, "secretName": "git-webhooks"},
     "operator": {"settings": {"PREVIEW_DOMAIN": "preview.example.com", "GIT_MAX_BYTES": 3_000_000_000}},
 }
-
-
-async def helm(*arguments: str | Path, cluster: DevCluster | None = None) -> tuple[int, str]:
-    where = [f"--kubeconfig={cluster.kubeconfig}"] if cluster is not None else []
-    process = await asyncio.create_subprocess_exec(
-        find_tool("helm").path,
-        *where,
-        *arguments,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    out, _ = await process.communicate()
-    return process.returncode or 0, out.decode()
-
-
-async def rendered(tmp_path: Path, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-    file = tmp_path / "values.yaml"
-    file.write_text(yaml.safe_dump(dict(values or {})))
-    code, out = await helm("template", "kapsa", CHART, f"--namespace={HOME}", f"--values={file}")
-    assert code == 0, out
-    return [each for each in yaml.safe_load_all(out) if each]
-
-
-def only(objects: Sequence[Mapping[str, Any]], kind: str, name: str = "") -> Any:
-    matches = [each for each in objects if each["kind"] == kind and name in ("", each["metadata"]["name"])]
-    assert len(matches) == 1, [each["metadata"]["name"] for each in matches]
-    return matches[0]
 
 
 def variables(objects: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -260,20 +241,6 @@ async def empty() -> AsyncIterator[DevCluster]:
         yield cluster
 
 
-async def act(cluster: DevCluster, *arguments: str | Path) -> str:
-    code, out = await helm(*arguments, f"--namespace={HOME}", cluster=cluster)
-    assert code == 0, out
-    return out
-
-
-async def exists(client: Client, kind: str, name: str, namespace: str = HOME) -> bool:
-    try:
-        await client.get(kind, name, namespace=namespace)
-    except NotFound:
-        return False
-    return True
-
-
 INSTALLED = {
     "apps/v1/Deployment": NAME,
     "v1/ServiceAccount": NAME,
@@ -364,13 +331,6 @@ async def shell(cluster: DevCluster, command: str) -> None:
     )
     out, _ = await process.communicate()
     assert process.returncode == 0, f"{command}: {out.decode()}"
-
-
-async def eventually_all_gone(client: Client, objects: Mapping[str, str]) -> None:
-    async def left() -> list[str]:
-        return [kind for kind, name in objects.items() if await exists(client, kind, name)]
-
-    await eventually(left, lambda kinds: not kinds, "everything is gone")
 
 
 async def its_operator_registers_the_webhooks(cluster: DevCluster, client: Client, tmp_path: Path) -> str:

@@ -101,6 +101,7 @@ def test_only_health_documents_and_signing_in_need_no_token() -> None:
     open_routes = {route.path for route in ROUTES if not route.access.authenticated}
     assert open_routes == {
         "/health",
+        "/livez",
         "/openapi.json",
         "/docs",
         "/auth/login",

@@ -116,6 +116,8 @@ async def test_health_reports_a_database_that_is_gone(server: FleetServer, postg
     postgres.cut_off(server.services.database.url)
     status, body = await health(server)
     assert (status, body["database"]) == (503, "Unreachable")
+    async with aiohttp.ClientSession() as session, session.get(f"{server.http.url}/livez") as response:
+        assert (response.status, await response.text()) == (200, "ok"), "a restart would not help"
 
 
 async def test_a_configured_database_without_a_key_is_refused(database_url: URL, tmp_path: Path) -> None:

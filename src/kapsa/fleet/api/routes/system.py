@@ -33,6 +33,11 @@ class SystemController(Controller):
             return Response(ServerHealth("Unhealthy", __version__, "Unreachable"), status_code=503)
         return Response(ServerHealth("Healthy", __version__, "Reachable"))
 
+    @get("/livez", opt=open_to_all(), include_in_schema=False, media_type="text/plain")
+    async def livez(self) -> str:
+        """Respond, whatever the database does: a restart of the manager does not bring it back."""
+        return "ok"
+
     @get("/metrics", opt={**read(), "media_type": "text/plain"}, operation_id="getMetrics")
     async def metrics(self, request: ApiRequest) -> Response[bytes]:
         """Get the metrics of this replica, in the format of Prometheus."""
