@@ -7,17 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kapsa.cli.environments.options import (
-    BranchOption,
-    ClusterChoice,
-    ContextOption,
-    KubeconfigOption,
-    NameArgument,
-    NamespaceOption,
-    ProjectOption,
-    PullRequestOption,
-    Selector,
-)
+from kapsa.cli.environments.options import ClusterChoice, Selector
 from kapsa.cli.environments.selection import select_one
 from kapsa.cli.environments.session import Session, run
 from kapsa.cli.tables import printable
@@ -28,14 +18,10 @@ __all__ = ["open_in_browser"]
 
 
 def open_in_browser(
-    name: NameArgument = "",
-    project: ProjectOption = "",
-    branch: BranchOption = "",
-    pull_request: PullRequestOption = None,
+    selector: Selector,
     print_only: Annotated[bool, typer.Option("--print", help="Print the URL, and open no browser.")] = False,
-    namespace: NamespaceOption = None,
-    context: ContextOption = None,
-    kubeconfig: KubeconfigOption = None,
+    *,
+    cluster: ClusterChoice,
 ) -> None:
     """Open an environment in the browser, and print its URL.
 
@@ -44,12 +30,11 @@ def open_in_browser(
       kapsa environments open cart
       curl "$(kapsa environments open --pr 42 --print)"
     """
-    selector = Selector(name, project, branch, pull_request)
 
     async def work(session: Session) -> Environment:
         return await select_one(session, selector)
 
-    environment = run(ClusterChoice(kubeconfig, context, namespace), work)
+    environment = run(cluster, work)
     url = _url_of(environment)
     typer.echo(url)
     if not print_only and not webbrowser.open(url):

@@ -11,17 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kapsa.cli.environments.options import (
-    BranchOption,
-    ClusterChoice,
-    ContextOption,
-    KubeconfigOption,
-    NameArgument,
-    NamespaceOption,
-    ProjectOption,
-    PullRequestOption,
-    Selector,
-)
+from kapsa.cli.environments.options import ClusterChoice, Selector
 from kapsa.cli.environments.selection import select_one
 from kapsa.cli.environments.session import Session, run
 from kapsa.cli.tables import OutputFormat, OutputOption, confirm, print_document
@@ -36,19 +26,15 @@ _SHORTEST_COMMIT = 7
 
 
 def approve(
-    name: NameArgument = "",
-    project: ProjectOption = "",
-    branch: BranchOption = "",
-    pull_request: PullRequestOption = None,
+    selector: Selector,
     commit: Annotated[
         str,
         typer.Option(help="The commit that you have read; fails if the environment asks for another one."),
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    namespace: NamespaceOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    context: ContextOption = None,
-    kubeconfig: KubeconfigOption = None,
+    *,
+    cluster: ClusterChoice,
 ) -> None:
     """Let the commit of a pull request from a fork run. Read it first: it runs with the project's secrets.
 
@@ -70,19 +56,14 @@ def approve(
         confirm(question, yes=yes or bool(commit))
         return _annotation(APPROVED_COMMIT, requested), f"approved commit {requested}"
 
-    options = ClusterChoice(kubeconfig, context, namespace)
-    _change(options, Selector(name, project, branch, pull_request), output, patch)
+    _change(cluster, selector, output, patch)
 
 
 def sleep(
-    name: NameArgument = "",
-    project: ProjectOption = "",
-    branch: BranchOption = "",
-    pull_request: PullRequestOption = None,
-    namespace: NamespaceOption = None,
+    selector: Selector,
     output: OutputOption = OutputFormat.TABLE,
-    context: ContextOption = None,
-    kubeconfig: KubeconfigOption = None,
+    *,
+    cluster: ClusterChoice,
 ) -> None:
     """Stop all pods of an environment, and keep everything else: its host, its volumes, its data.
 
@@ -90,20 +71,14 @@ def sleep(
     Examples:
       kapsa environments sleep cart
     """
-    options = ClusterChoice(kubeconfig, context, namespace)
-    selector = Selector(name, project, branch, pull_request)
-    _change(options, selector, output, lambda _: ({"spec": {"suspended": True}}, "put to sleep"))
+    _change(cluster, selector, output, lambda _: ({"spec": {"suspended": True}}, "put to sleep"))
 
 
 def wake(
-    name: NameArgument = "",
-    project: ProjectOption = "",
-    branch: BranchOption = "",
-    pull_request: PullRequestOption = None,
-    namespace: NamespaceOption = None,
+    selector: Selector,
     output: OutputOption = OutputFormat.TABLE,
-    context: ContextOption = None,
-    kubeconfig: KubeconfigOption = None,
+    *,
+    cluster: ClusterChoice,
 ) -> None:
     """Start the pods of an environment that sleeps, at the commit that it asks for now.
 
@@ -111,23 +86,17 @@ def wake(
     Examples:
       kapsa environments wake cart
     """
-    options = ClusterChoice(kubeconfig, context, namespace)
-    selector = Selector(name, project, branch, pull_request)
-    _change(options, selector, output, lambda _: ({"spec": {"suspended": False}}, "woken"))
+    _change(cluster, selector, output, lambda _: ({"spec": {"suspended": False}}, "woken"))
 
 
 def redeploy(
-    name: NameArgument = "",
-    project: ProjectOption = "",
-    branch: BranchOption = "",
-    pull_request: PullRequestOption = None,
+    selector: Selector,
     commit: Annotated[
         str, typer.Option(help="Deploy this commit, in an environment that does not follow a branch.")
     ] = "",
-    namespace: NamespaceOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    context: ContextOption = None,
-    kubeconfig: KubeconfigOption = None,
+    *,
+    cluster: ClusterChoice,
 ) -> None:
     """Replace all pods of an environment and retry a failed build, or deploy another commit.
 
@@ -147,22 +116,17 @@ def redeploy(
             )
         return {**request, "spec": {"source": {"commitSha": commit}}}, f"deploying commit {commit}"
 
-    options = ClusterChoice(kubeconfig, context, namespace)
-    _change(options, Selector(name, project, branch, pull_request), output, patch)
+    _change(cluster, selector, output, patch)
 
 
 def extend(
-    name: NameArgument = "",
-    project: ProjectOption = "",
-    branch: BranchOption = "",
-    pull_request: PullRequestOption = None,
+    selector: Selector,
     period: Annotated[
         str, typer.Option("--for", help="The time from now, such as 90m, 48h or 168h.")
     ] = "24h",
-    namespace: NamespaceOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    context: ContextOption = None,
-    kubeconfig: KubeconfigOption = None,
+    *,
+    cluster: ClusterChoice,
 ) -> None:
     """Keep an environment longer than its TTL. It is still deleted with its branch.
 
@@ -190,12 +154,11 @@ def extend(
             f"kept until {until:%Y-%m-%d %H:%M} UTC"
         )
 
-    options = ClusterChoice(kubeconfig, context, namespace)
-    _change(options, Selector(name, project, branch, pull_request), output, patch)
+    _change(cluster, selector, output, patch)
 
 
 def _change(
-    options: ClusterChoice,
+    cluster: ClusterChoice,
     selector: Selector,
     output: OutputFormat,
     patch: Callable[[Environment], tuple[Patch, str]],
@@ -212,7 +175,7 @@ def _change(
         )
         return changed, done
 
-    changed, done = run(options, work)
+    changed, done = run(cluster, work)
     if output is OutputFormat.TABLE:
         typer.echo(f"environment {changed.namespace}/{changed.name}: {done}")
     elif output is OutputFormat.NAME:

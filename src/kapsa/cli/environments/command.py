@@ -12,6 +12,7 @@ import typer
 
 from kapsa import __version__
 from kapsa.cli.environments import browser, changes, description, logs, overview
+from kapsa.cli.option_groups import expand_options
 
 __all__ = ["app"]
 
@@ -35,7 +36,7 @@ _VERBS: Mapping[str, Callable[..., None]] = {
     "extend": changes.extend,
 }
 for verb, function in _VERBS.items():
-    app.command(verb)(function)
+    app.command(verb)(expand_options(function))
 
 
 @app.command()

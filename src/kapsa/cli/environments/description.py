@@ -8,17 +8,7 @@ from typing import Any
 
 import typer
 
-from kapsa.cli.environments.options import (
-    BranchOption,
-    ClusterChoice,
-    ContextOption,
-    KubeconfigOption,
-    NameArgument,
-    NamespaceOption,
-    ProjectOption,
-    PullRequestOption,
-    Selector,
-)
+from kapsa.cli.environments.options import ClusterChoice, Selector
 from kapsa.cli.environments.overview import expires_in, ready_reason, source_of
 from kapsa.cli.environments.selection import select_one
 from kapsa.cli.environments.session import Session, run
@@ -40,14 +30,10 @@ _EVENTS_SHOWN = 10
 
 
 def describe(
-    name: NameArgument = "",
-    project: ProjectOption = "",
-    branch: BranchOption = "",
-    pull_request: PullRequestOption = None,
-    namespace: NamespaceOption = None,
+    selector: Selector,
     output: OutputOption = OutputFormat.TABLE,
-    context: ContextOption = None,
-    kubeconfig: KubeconfigOption = None,
+    *,
+    cluster: ClusterChoice,
 ) -> None:
     """Show an environment: its state, the cause of a failure, its last events, and what to do next.
 
@@ -56,13 +42,12 @@ def describe(
       kapsa environments describe cart
       kapsa environments describe --project shop --pr 42
     """
-    selector = Selector(name, project, branch, pull_request)
 
     async def work(session: Session) -> tuple[Environment, list[dict[str, Any]]]:
         environment = await select_one(session, selector)
         return environment, await _events(session, environment)
 
-    environment, events = run(ClusterChoice(kubeconfig, context, namespace), work)
+    environment, events = run(cluster, work)
     if output is OutputFormat.TABLE:
         _print(environment, events)
     elif output is OutputFormat.NAME:

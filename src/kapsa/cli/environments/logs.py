@@ -11,17 +11,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from kapsa.cli.environments.options import (
-    BranchOption,
-    ClusterChoice,
-    ContextOption,
-    KubeconfigOption,
-    NameArgument,
-    NamespaceOption,
-    ProjectOption,
-    PullRequestOption,
-    Selector,
-)
+from kapsa.cli.environments.options import ClusterChoice, Selector
 from kapsa.cli.environments.selection import select_one
 from kapsa.cli.environments.session import Session, run
 from kapsa.cli.tables import printable
@@ -44,10 +34,7 @@ class _Container(msgspec.Struct, frozen=True):
 
 
 def logs(
-    name: NameArgument = "",
-    project: ProjectOption = "",
-    branch: BranchOption = "",
-    pull_request: PullRequestOption = None,
+    selector: Selector,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until Ctrl-C.")] = False,
     tail: Annotated[
         int, typer.Option(min=-1, help="Lines of each container to begin with; -1 for all.")
@@ -58,9 +45,8 @@ def logs(
         bool, typer.Option("--previous", help="The log of the containers before their last restart.")
     ] = False,
     build: Annotated[bool, typer.Option("--build", help="The end of the log of the failed build.")] = False,
-    namespace: NamespaceOption = None,
-    context: ContextOption = None,
-    kubeconfig: KubeconfigOption = None,
+    *,
+    cluster: ClusterChoice,
 ) -> None:
     """Print the logs of an environment's pods, each line with its pod if there are several.
 
@@ -70,7 +56,6 @@ def logs(
       kapsa environments logs --pr 42 --follow --tail 20
       kapsa environments logs cart --build
     """
-    selector = Selector(name, project, branch, pull_request)
 
     async def work(session: Session) -> None:
         environment = await select_one(session, selector)
@@ -83,7 +68,7 @@ def logs(
         await _print_pods(session, await _containers(session, environment, pod, container), options, follow)
 
     with contextlib.suppress(KeyboardInterrupt):
-        run(ClusterChoice(kubeconfig, context, namespace), work)
+        run(cluster, work)
 
 
 def _print_build(environment: Environment) -> None:

@@ -5,20 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
-__all__ = [
-    "BranchOption",
-    "ClusterChoice",
-    "ContextOption",
-    "KubeconfigOption",
-    "NameArgument",
-    "NamespaceOption",
-    "ProjectOption",
-    "PullRequestOption",
-    "Selector",
-]
+from kapsa.cli.option_groups import OptionGroup
+
+__all__ = ["ClusterChoice", "EnvironmentFilter", "Selector"]
 
 KubeconfigOption = Annotated[
     Path | None,
@@ -52,21 +43,26 @@ NameArgument = Annotated[
 ]
 
 
-class ClusterChoice(msgspec.Struct, frozen=True):
+class ClusterChoice(OptionGroup, frozen=True, kw_only=True):
     """The cluster and the namespace of a command, as kubectl takes them."""
 
-    kubeconfig: Path | None = None
-    context: str | None = None
-    namespace: str | None = None
+    namespace: NamespaceOption = None
+    context: ContextOption = None
+    kubeconfig: KubeconfigOption = None
 
 
-class Selector(msgspec.Struct, frozen=True):
+class EnvironmentFilter(OptionGroup, frozen=True, kw_only=True):
     """The environments that a command is about. An empty field selects all."""
 
-    name: str = ""
-    project: str = ""
-    branch: str = ""
-    pull_request: int | None = None
+    project: ProjectOption = ""
+    branch: BranchOption = ""
+    pull_request: PullRequestOption = None
+
+
+class Selector(EnvironmentFilter, frozen=True, kw_only=True):
+    """The one environment that a command is about."""
+
+    name: NameArgument = ""
 
     @property
     def is_empty(self) -> bool:

@@ -6,18 +6,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
+import msgspec
 import typer
 
-from kapsa.cli.environments.options import (
-    BranchOption,
-    ClusterChoice,
-    ContextOption,
-    KubeconfigOption,
-    NamespaceOption,
-    ProjectOption,
-    PullRequestOption,
-    Selector,
-)
+from kapsa.cli.environments.options import ClusterChoice, EnvironmentFilter, Selector
 from kapsa.cli.environments.selection import select
 from kapsa.cli.environments.session import Session, run
 from kapsa.cli.tables import (
@@ -36,16 +28,13 @@ _HEADERS = ("NAME", "PROJECT", "SOURCE", "COMMIT", "PHASE", "REASON", "EXPIRES",
 
 
 def ls(
-    project: ProjectOption = "",
-    branch: BranchOption = "",
-    pull_request: PullRequestOption = None,
+    chosen: EnvironmentFilter,
     everywhere: Annotated[
         bool, typer.Option("--all-namespaces", "-A", help="List the environments of all namespaces.")
     ] = False,
-    namespace: NamespaceOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    context: ContextOption = None,
-    kubeconfig: KubeconfigOption = None,
+    *,
+    cluster: ClusterChoice,
 ) -> None:
     """List the environments of a namespace and of the Projects in it.
 
@@ -55,12 +44,11 @@ def ls(
       kapsa environments ls --project shop --branch feature/cart
       kapsa environments ls -A -o json
     """
-    selector = Selector(project=project, branch=branch, pull_request=pull_request)
 
     async def work(session: Session) -> Sequence[Environment]:
-        return await select(session, selector, everywhere=everywhere)
+        return await select(session, Selector(**msgspec.structs.asdict(chosen)), everywhere=everywhere)
 
-    selected = run(ClusterChoice(kubeconfig, context, namespace), work)
+    selected = run(cluster, work)
     if output is OutputFormat.TABLE:
         _print_table(selected)
     elif output is OutputFormat.NAME:

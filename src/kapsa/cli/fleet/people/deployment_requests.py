@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,91 +10,18 @@ import typer
 
 from kapsa.cli.fleet.client.references import complete_clusters, complete_operators
 from kapsa.cli.fleet.people.inputs import convert_input, parse_duration, parse_pairs, read_mapping
+from kapsa.cli.option_groups import OptionGroup
 from kapsa.cli.target import TargetError
 from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
 from kapsa.fleet.domain.rollout.deployments import ConflictPolicy, OfflinePolicy
 from kapsa.fleet.orchestrator.deployment_requests import DeploymentRequest, StrategyName
 
-__all__ = [
-    "BlueGreenOption",
-    "ClustersOption",
-    "ConflictOption",
-    "EnvironmentOption",
-    "FileOption",
-    "ForceOption",
-    "LabelsOption",
-    "ManualSwitchOption",
-    "OfflineOption",
-    "OperatorArgument",
-    "OverrideOption",
-    "ParallelOption",
-    "RequestOptions",
-    "SecretValuesOption",
-    "SoakOption",
-    "StagesOption",
-    "StrategyOption",
-    "ValuesOption",
-    "VersionArgument",
-    "build_request",
-]
+__all__ = ["OperatorArgument", "RequestOptions", "VersionArgument", "build_request"]
 
 OperatorArgument = Annotated[
     str, typer.Argument(help="The operator.", autocompletion=complete_operators, show_default=False)
 ]
 VersionArgument = Annotated[str, typer.Argument(help="A registered version of it.", show_default=False)]
-FileOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--file", "-f", help="The whole request as YAML or JSON; `-` for standard input. Options win over it."
-    ),
-]
-ClustersOption = Annotated[
-    list[str] | None,
-    typer.Option("--cluster", "-c", help="A cluster. Repeatable.", autocompletion=complete_clusters),
-]
-EnvironmentOption = Annotated[
-    ClusterEnvironment | None, typer.Option(help="All clusters of this environment.", case_sensitive=False)
-]
-LabelsOption = Annotated[
-    list[str] | None,
-    typer.Option("--label", "-l", help="All clusters with this label, key=value. Repeatable."),
-]
-StrategyOption = Annotated[
-    StrategyName | None, typer.Option(help="The strategy (default: Canary).", case_sensitive=False)
-]
-StagesOption = Annotated[
-    str, typer.Option(help="Canary: the cumulative percentages of the stages, such as 10,30,100.")
-]
-SoakOption = Annotated[
-    str, typer.Option(help="The time for which each cluster must be healthy, such as 90s, 5m or 1h30m.")
-]
-ParallelOption = Annotated[
-    int | None, typer.Option(min=1, help="The clusters that are changed at the same time.")
-]
-BlueGreenOption = Annotated[
-    str, typer.Option(metavar="BLUE:GREEN", help="BlueGreen: the namespaces of the two releases.")
-]
-ManualSwitchOption = Annotated[
-    bool, typer.Option("--manual-switch", help="BlueGreen: wait for `kapsa fleet deployments switch`.")
-]
-ValuesOption = Annotated[Path | None, typer.Option(help="A YAML file with values for this deployment.")]
-SecretValuesOption = Annotated[
-    Path | None, typer.Option(help="A YAML file with values that are sealed and shown to nobody.")
-]
-ConflictOption = Annotated[
-    ConflictPolicy | None, typer.Option(help="A field that another manager owns (default: fail).")
-]
-OfflineOption = Annotated[
-    OfflinePolicy | None,
-    typer.Option(help="A cluster that is unreachable when its turn comes (default: wait)."),
-]
-ForceOption = Annotated[
-    str,
-    typer.Option(help="Admins: the reason to deploy a withdrawn version, or to use Direct in production."),
-]
-OverrideOption = Annotated[
-    str, typer.Option(help="Admins: the reason to set maintenance windows and freezes aside.")
-]
 
 _CONFIGS = {
     StrategyName.CANARY: ("canaryConfig", "evaluationPeriod"),
@@ -106,37 +32,72 @@ _CONFIGS = {
 """The field of each strategy's settings, and the setting that is its soak."""
 
 
-class RequestOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of `create` and `plan`."""
+class RequestOptions(OptionGroup, frozen=True, kw_only=True):
+    """The options that `plan` and `create` share."""
 
-    operator: str
-    version: str
-    file: Path | None
-    cluster: list[str] | None
-    environment: ClusterEnvironment | None
-    label: list[str] | None
-    strategy: StrategyName | None
-    stages: str
-    soak: str
-    parallel: int | None
-    blue_green: str
-    manual_switch: bool
-    values: Path | None
-    secret_values: Path | None
-    on_conflict: ConflictPolicy | None
-    on_offline: OfflinePolicy | None
-    force_reason: str
-    override_windows: str
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file",
+            "-f",
+            help="The whole request as YAML or JSON; `-` for standard input. Options win over it.",
+        ),
+    ] = None
+    cluster: Annotated[
+        list[str] | None,
+        typer.Option("--cluster", "-c", help="A cluster. Repeatable.", autocompletion=complete_clusters),
+    ] = None
+    environment: Annotated[
+        ClusterEnvironment | None,
+        typer.Option(help="All clusters of this environment.", case_sensitive=False),
+    ] = None
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", "-l", help="All clusters with this label, key=value. Repeatable."),
+    ] = None
+    strategy: Annotated[
+        StrategyName | None, typer.Option(help="The strategy (default: Canary).", case_sensitive=False)
+    ] = None
+    stages: Annotated[
+        str, typer.Option(help="Canary: the cumulative percentages of the stages, such as 10,30,100.")
+    ] = ""
+    soak: Annotated[
+        str, typer.Option(help="The time for which each cluster must be healthy, such as 90s, 5m or 1h30m.")
+    ] = ""
+    parallel: Annotated[
+        int | None, typer.Option(min=1, help="The clusters that are changed at the same time.")
+    ] = None
+    blue_green: Annotated[
+        str, typer.Option(metavar="BLUE:GREEN", help="BlueGreen: the namespaces of the two releases.")
+    ] = ""
+    manual_switch: Annotated[
+        bool, typer.Option("--manual-switch", help="BlueGreen: wait for `kapsa fleet deployments switch`.")
+    ] = False
+    values: Annotated[Path | None, typer.Option(help="A YAML file with values for this deployment.")] = None
+    secret_values: Annotated[
+        Path | None, typer.Option(help="A YAML file with values that are sealed and shown to nobody.")
+    ] = None
+    on_conflict: Annotated[
+        ConflictPolicy | None, typer.Option(help="A field that another manager owns (default: fail).")
+    ] = None
+    on_offline: Annotated[
+        OfflinePolicy | None,
+        typer.Option(help="A cluster that is unreachable when its turn comes (default: wait)."),
+    ] = None
+    force_reason: Annotated[
+        str,
+        typer.Option(
+            help="Admins: the reason to deploy a withdrawn version, or to use Direct in production."
+        ),
+    ] = ""
+    override_windows: Annotated[
+        str, typer.Option(help="Admins: the reason to set maintenance windows and freezes aside.")
+    ] = ""
 
-    @classmethod
-    def of(cls, arguments: Mapping[str, Any]) -> RequestOptions:
-        """Return the options among the arguments of a command, which have the same names."""
-        return cls(**{name: arguments[name] for name in cls.__struct_fields__})
 
-
-def build_request(options: RequestOptions) -> DeploymentRequest:
+def build_request(operator: str, version: str, options: RequestOptions) -> DeploymentRequest:
     """Return the request. Raises TargetError with the option that is missing or does not fit."""
-    document = {**read_mapping(options.file), **_given(options)}
+    document = {**read_mapping(options.file), **_given(operator, version, options)}
     for field in ("operator", "version"):
         if not document.get(field):
             raise TargetError(f"the {field} is missing: give OPERATOR and VERSION, or --file with both")
@@ -151,10 +112,10 @@ def build_request(options: RequestOptions) -> DeploymentRequest:
     return convert_input(document, DeploymentRequest, str(options.file or "the request"))
 
 
-def _given(options: RequestOptions) -> dict[str, Any]:
+def _given(operator: str, version: str, options: RequestOptions) -> dict[str, Any]:
     fields = {
-        "operator": options.operator,
-        "version": options.version,
+        "operator": operator,
+        "version": version,
         "strategy": options.strategy,
         "values": read_mapping(options.values),
         "secretValues": read_mapping(options.secret_values),

@@ -20,6 +20,7 @@ from kapsa.cli.fleet.people.lists import LimitOption, ListView, show_list, show_
 from kapsa.cli.fleet.people.watch import read_history, watch_deployment
 from kapsa.cli.fleet.views.plans import describe_plan
 from kapsa.cli.fleet.views.rollouts import describe_deployment, event_line
+from kapsa.cli.option_groups import expand_options
 from kapsa.cli.tables import OutputFormat, OutputOption, format_age, printable
 from kapsa.cli.target import TargetError
 from kapsa.fleet.domain.rollout.deployments import DeploymentPhase, RolloutEvent, VersionDeployment
@@ -123,7 +124,9 @@ def watch(identifier: Id) -> None:
 
 
 @app.command()
+@expand_options
 def plan(
+    request: options.RequestOptions,
     operator: Annotated[
         str,
         typer.Argument(
@@ -131,22 +134,6 @@ def plan(
         ),
     ] = "",
     version: options.VersionArgument = "",
-    file: options.FileOption = None,
-    cluster: options.ClustersOption = None,
-    environment: options.EnvironmentOption = None,
-    label: options.LabelsOption = None,
-    strategy: options.StrategyOption = None,
-    stages: options.StagesOption = "",
-    soak: options.SoakOption = "",
-    parallel: options.ParallelOption = None,
-    blue_green: options.BlueGreenOption = "",
-    manual_switch: options.ManualSwitchOption = False,
-    values: options.ValuesOption = None,
-    secret_values: options.SecretValuesOption = None,
-    on_conflict: options.ConflictOption = None,
-    on_offline: options.OfflineOption = None,
-    force_reason: options.ForceOption = "",
-    override_windows: options.OverrideOption = "",
     diff: Annotated[bool, typer.Option("--diff", help="Show what changes in the manifests.")] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
@@ -155,11 +142,11 @@ def plan(
     Exits 1 if the plan cannot be carried out. Example:
     `kapsa fleet deployments plan widget 1.1.0 --environment Staging --stages 10,50,100 --diff`.
     """
-    if operator and not version and file is None:
+    if operator and not version and request.file is None:
         answer = call_manager(lambda api: _stored_plan(api, operator))
     else:
-        request = options.build_request(options.RequestOptions.of(locals()))
-        answer = call_manager(lambda api: api.post("/deployments/plan", request))
+        body = options.build_request(operator, version, request)
+        answer = call_manager(lambda api: api.post("/deployments/plan", body))
     details = as_type(answer, PlanDetails)
     show_result(answer, output, lambda: describe_plan(details, diff=diff), name=lambda: details.digest)
     if details.plan.problems:
@@ -168,25 +155,11 @@ def plan(
 
 
 @app.command()
+@expand_options
 def create(
+    request: options.RequestOptions,
     operator: options.OperatorArgument = "",
     version: options.VersionArgument = "",
-    file: options.FileOption = None,
-    cluster: options.ClustersOption = None,
-    environment: options.EnvironmentOption = None,
-    label: options.LabelsOption = None,
-    strategy: options.StrategyOption = None,
-    stages: options.StagesOption = "",
-    soak: options.SoakOption = "",
-    parallel: options.ParallelOption = None,
-    blue_green: options.BlueGreenOption = "",
-    manual_switch: options.ManualSwitchOption = False,
-    values: options.ValuesOption = None,
-    secret_values: options.SecretValuesOption = None,
-    on_conflict: options.ConflictOption = None,
-    on_offline: options.OfflineOption = None,
-    force_reason: options.ForceOption = "",
-    override_windows: options.OverrideOption = "",
     key: Annotated[
         str,
         typer.Option("--idempotency-key", help="Repeat a request with the same key without a second effect."),
@@ -198,14 +171,14 @@ def create(
 
     Example: `kapsa fleet deployments create widget 1.1.0 --environment Staging --stages 10,50,100 --soak 10m --watch`.
     """
-    request = options.build_request(options.RequestOptions.of(locals()))
-    answer = call_manager(lambda api: api.post("/deployments", request, key=key))
+    body = options.build_request(operator, version, request)
+    answer = call_manager(lambda api: api.post("/deployments", body, key=key))
     deployment = as_type(answer, VersionDeployment)
     show_result(
         answer,
         output,
         lambda: typer.echo(
-            f"deployment {deployment.id} of {request.operator} {request.version} is {deployment.phase}"
+            f"deployment {deployment.id} of {body.operator} {body.version} is {deployment.phase}"
         ),
         name=lambda: str(deployment.id),
     )
