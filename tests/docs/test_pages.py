@@ -24,8 +24,8 @@ from tests.docs.snippets import FENCE, PageError, snippets
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
-FIRST_ROLLOUT = DOCS / "fleet" / "first-rollout.md"
-"""It runs a manager with a database and the real helm, which the other pages do not."""
+MANAGER_PAGES = [DOCS / "fleet" / name for name in ("first-rollout.md", "api.md", "administration.md")]
+"""They run a manager with a database, and the real helm, which the other pages do not."""
 
 
 def name_of(page: Path) -> str:
@@ -58,7 +58,7 @@ def page_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 @pytest.mark.sampled(6)
-@pytest.mark.parametrize("page", [each for each in PAGES if each != FIRST_ROLLOUT], ids=name_of)
+@pytest.mark.parametrize("page", [each for each in PAGES if each not in MANAGER_PAGES], ids=name_of)
 def test_every_example_of_the_page_runs(page: Path, page_directory: Path) -> None:
     PageRun(page, page_directory).run()
 
@@ -83,15 +83,20 @@ def manager_directory() -> Iterator[Path]:
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_the_way_from_nothing_to_a_first_rollout_runs_as_printed(
-    helm_directory: Path, manager_directory: Path, page_directory: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("page", MANAGER_PAGES, ids=name_of)
+def test_a_page_that_starts_a_manager_runs_as_printed(
+    page: Path,
+    helm_directory: Path,
+    manager_directory: Path,
+    page_directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         monkeypatch.setenv("KAPSA_FLEET_LISTEN_PORT", str(free.getsockname()[1]))
     monkeypatch.setenv("KAPSA_FLEET_DATA_DIRECTORY", str(manager_directory / "data"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(manager_directory / "config"))
     monkeypatch.setenv("PATH", f"{os.environ['PATH']}{os.pathsep}{helm_directory}")
-    PageRun(FIRST_ROLLOUT, page_directory, seconds=240).run()
+    PageRun(page, page_directory, seconds=240).run()
 
 
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
