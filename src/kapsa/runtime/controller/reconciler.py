@@ -86,6 +86,8 @@ class Reconciler:
         self._gvk = controller.gvk
         self._matches = matcher(controller.labels)
         self._workers: list[asyncio.Task[None]] = []
+        self._ending: list[asyncio.Task[None]] = []
+        self._cut_short = False
         self._started_workers = 0
         self.history: RunHistory | None = None
         """The last runs and errors; None unless the debug endpoint is on."""
@@ -146,6 +148,7 @@ class Reconciler:
         """Start the workers, with all resources queued."""
         if self.working:
             return
+        self._cut_short = False
         self._triggers.enable()
         self._workers = [self._start_worker() for _ in range(self.controller.max_concurrent_reconciles)]
         if self.controller.resync is not None:
@@ -185,30 +188,39 @@ class Reconciler:
     async def stop(self, *, grace: float, give_up: bool = False) -> bool:
         """Take no more keys, let runs in progress finish for `grace` seconds, then cancel them.
 
-        Return whether all of them finished. With `give_up`, a run that ignores its cancellation is left behind, since the process ends. Otherwise it is
-        waited for: the controller may start again, and a resource never has two runs at a time.
+        Return whether all of them finished. A stop that was cancelled is resumed by the next one. With `give_up`, a run
+        that ignores its cancellation is left behind, since the process ends. Otherwise it is waited for: the
+        controller may start again, and a resource never has two runs at a time.
         """
-        if not self.working:
-            return True
+        if self.working:
+            self._stop_intake()
+        workers = self._ending
+        if not workers:
+            return not self._cut_short
+        if grace > 0:
+            await asyncio.wait(workers, timeout=grace)
+        await self._cancel(workers, limit=_CANCEL_SECONDS if give_up else None)
+        if self._ending is workers:
+            self._ending = []
+            self.queue.reopen()
+            self._subscriptions.clear()
+            self._gave_up.clear()
+            self._last_errors.clear()
+        return not self._cut_short
+
+    def _stop_intake(self) -> None:
+        """Take no more keys. The workers end with their runs."""
         self._triggers.disable()
         for task in (self._resync, *self._sources):
             if task is not None:
                 task.cancel()
         self.queue.shut_down()
-        workers, self._workers = self._workers, []
-        if workers and grace > 0:
-            await asyncio.wait(workers, timeout=grace)
-        finished = not list(self.queue.in_flight)
-        await self._cancel(workers, limit=_CANCEL_SECONDS if give_up else None)
-        self.queue.reopen()
-        self._subscriptions.clear()
-        self._gave_up.clear()
-        self._last_errors.clear()
-        return finished
+        self._ending, self._workers = self._workers, []
 
     async def _cancel(self, workers: Sequence[asyncio.Task[None]], *, limit: float | None) -> None:
         """Cancel workers and wait until they have ended, or give up after `limit` seconds."""
         running = [worker for worker in workers if not worker.done()]
+        self._cut_short = self._cut_short or bool(list(self.queue.in_flight))
         for worker in running:
             worker.cancel()
         if running:

@@ -1,0 +1,72 @@
+"""Leases that change hands while reconciles run: a key never has two replicas at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from kapsa.runtime import Context, Operator, Sharding
+from kapsa.runtime.testing import Harness
+from tests.runtime.sample_app import App, Recorder, app
+
+pytestmark = pytest.mark.virtual_time
+
+RESOURCES = 12
+SHARDS = 8
+
+
+class SlowRuns:
+    """A behaviour that takes long, and counts the runs of each resource that go on at the same time."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.running: Counter[str] = Counter()
+        self.most: Counter[str] = Counter()
+
+    async def __call__(self, resource: App, ctx: Context[App]) -> None:
+        self.running[resource.name] += 1
+        self.most[resource.name] = max(self.most[resource.name], self.running[resource.name])
+        try:
+            await ctx.client.clock.sleep(self._seconds)
+        finally:
+            self.running[resource.name] -= 1
+
+
+def sharded(work: SlowRuns, *, shutdown_grace: float = 30.0) -> Operator:
+    return Operator(
+        controllers=[Recorder(work, max_concurrent_reconciles=RESOURCES, reconcile_timeout=None)],
+        sharding=Sharding(name="apps", shards=SHARDS),
+        shutdown_grace=shutdown_grace,
+    )
+
+
+async def change_all(harness: Harness, image: str) -> None:
+    await harness.apply(*(app(f"app-{number}", image=image) for number in range(RESOURCES)))
+
+
+async def test_a_stop_in_the_middle_of_a_hand_over_waits_for_the_runs_and_keeps_their_lease(
+    harness: Harness,
+) -> None:
+    work = SlowRuns(20)
+    await harness.install(App)
+    first = await harness.start(sharded(work), name="first")
+    await harness.clock.sleep(30)
+    second = await harness.start(sharded(work), name="second")
+    await change_all(harness, "one")
+    assert first.shards is not None
+    assert second.shards is not None
+    for _ in range(40):
+        await harness.clock.sleep(0.5)
+        if any(each.handing_over for each in first.shards.electors):
+            break
+    assert any(each.handing_over for each in first.shards.electors)
+    assert sum(work.running.values()) == RESOURCES
+    stop = asyncio.create_task(harness.stop("first"))
+    for _ in range(400):
+        await harness.clock.sleep(0.5)
+        assert max(work.running.values()) <= 1
+    assert stop.done()
+    assert set(work.most.values()) == {1}
+    assert second.shards.held == list(range(SHARDS))
