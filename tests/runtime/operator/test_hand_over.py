@@ -70,3 +70,23 @@ async def test_a_stop_in_the_middle_of_a_hand_over_waits_for_the_runs_and_keeps_
     assert stop.done()
     assert set(work.most.values()) == {1}
     assert second.shards.held == list(range(SHARDS))
+
+
+async def holder(harness: Harness) -> str:
+    lease = await harness.get("coordination.k8s.io/v1/Lease", "lock")
+    return str(lease["spec"]["holderIdentity"])
+
+
+@pytest.mark.parametrize(("seconds", "released"), [(5, True), (60, False)])
+async def test_a_lease_under_which_a_run_was_cancelled_is_left_to_expire_at_a_stop(
+    harness: Harness, seconds: float, released: bool
+) -> None:
+    await harness.install(App)
+    await harness.apply(app("a"))
+    controller = Recorder(SlowRuns(seconds), reconcile_timeout=None)
+    await harness.start(
+        Operator(controllers=[controller], leader_election="lock", shutdown_grace=10.0), name="first"
+    )
+    await harness.clock.sleep(2)
+    await harness.stop("first")
+    assert (await holder(harness) == "") == released

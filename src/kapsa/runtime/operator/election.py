@@ -85,7 +85,8 @@ class Elector:
         self._vacant = asyncio.Event()
         self._vacant.set()
         self._occupants = 0
-        self._cut_short = False
+        self._doubtful_until = float("-inf")
+        self._unreleased = False
         self._handing_over = False
         self._task: asyncio.Task[None] | None = None
 
@@ -125,34 +126,46 @@ class Elector:
 
     def leave(self, *, cut_short: bool) -> None:
         """End the work under the lease. `cut_short` if some of it was cancelled: its last request may be on its way."""
-        self._cut_short = self._cut_short or cut_short
+        if cut_short:
+            self.doubt()
         self._occupants -= 1
         if self._occupants == 0:
             self._vacant.set()
 
-    async def hand_over(self) -> None:
-        """Let the work under the lease end, then release it, and stop.
+    def doubt(self) -> None:
+        """Record that a write ended without an answer: it may still arrive.
 
-        If some of it was cut short, the lease is left to expire: a request that was cancelled may still arrive.
+        A stop within `lease_duration` then leaves the lease to expire instead of releasing it.
         """
+        self._doubtful_until = self._clock.monotonic() + self.election.lease_duration
+
+    async def hand_over(self) -> None:
+        """Let the work under the lease end, then release it, and stop."""
         self._handing_over = True
         self._end_tenure()
         await self._vacant.wait()
-        await (self.abandon() if self._cut_short else self.stop())
+        await self.stop()
 
     def start(self) -> None:
         """Start to campaign. Idempotent."""
         if self._task is None:
             self._lease = None
-            self._cut_short = self._handing_over = False
+            self._handing_over = self._unreleased = False
             self._task = asyncio.create_task(self._campaign(), name=f"election {self.election.name}")
 
     async def stop(self) -> None:
-        """Stop, and release the lease, so that the next leader need not wait for it to expire."""
+        """Stop, and release the lease, so that the next leader need not wait for it to expire.
+
+        If a write of this process may still arrive, the lease is left to expire. A stop that was cancelled is resumed by
+        the next one.
+        """
         await self._end_campaign()
-        if self.is_leader:
+        doubtful = self._clock.monotonic() < self._doubtful_until
+        self._unreleased = self._unreleased or (self.is_leader and not doubtful)
+        self._lose("stopped")  # before the release: nothing may be written while it is on its way
+        if self._unreleased:
             await self._release()
-        self._lose("stopped")
+            self._unreleased = False
 
     async def abandon(self) -> None:
         """Stop as a crash does: the lease stays until it expires."""
