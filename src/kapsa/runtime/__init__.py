@@ -29,7 +29,7 @@ from kapsa.runtime.client.auth.access import AddressGuard, Authorization, Cluste
 from kapsa.runtime.client.auth.untrusted import load_untrusted, public_address
 from kapsa.runtime.client.client import Client, DeleteOptions, PatchType, Propagation, WriteOptions
 from kapsa.runtime.client.config import ClusterConfig, from_kubeconfig, in_cluster, load_config
-from kapsa.runtime.client.dispatch import Call, CallObserver, WriteGate
+from kapsa.runtime.client.dispatch import Call, CallObserver, UnansweredWrite, WriteGate
 from kapsa.runtime.client.http.transport import HttpTransport, Response, StreamResponse, Transport
 from kapsa.runtime.client.reader import GetOptions, ListOptions, LogOptions, WatchOptions
 from kapsa.runtime.client.retry import RetryPolicy
@@ -274,6 +274,7 @@ __all__ = [
     "Transform",
     "Transport",
     "TransportError",
+    "UnansweredWrite",
     "Unauthorized",
     "Unavailable",
     "UnknownKind",

@@ -7,9 +7,10 @@ from collections import Counter
 
 import pytest
 
+from kapsa.devcluster.faults import Drop, FaultPlan, FaultRule
 from kapsa.runtime import Context, Operator, Sharding
 from kapsa.runtime.testing import Harness
-from tests.runtime.sample_app import App, Recorder, app
+from tests.runtime.sample_app import App, Recorder, app, config_map
 
 pytestmark = pytest.mark.virtual_time
 
@@ -88,5 +89,25 @@ async def test_a_lease_under_which_a_run_was_cancelled_is_left_to_expire_at_a_st
         Operator(controllers=[controller], leader_election="lock", shutdown_grace=10.0), name="first"
     )
     await harness.clock.sleep(2)
+    await harness.stop("first")
+    assert (await holder(harness) == "") == released
+
+
+@pytest.mark.parametrize(("later", "released"), [(1, False), (20, True)])
+async def test_a_lease_is_not_released_soon_after_a_write_that_was_never_answered(
+    harness: Harness, faults: FaultPlan, later: float, released: bool
+) -> None:
+    async def create_child(resource: App, ctx: Context[App]) -> None:
+        await ctx.client.create(config_map("child"), namespace="default")
+
+    await harness.install(App)
+    faults.add(FaultRule(action=Drop(), verb="create", resource="configmaps", client="first"))
+    await harness.start(
+        Operator(controllers=[Recorder(create_child, owns=["v1/ConfigMap"])], leader_election="lock"),
+        name="first",
+    )
+    await harness.clock.sleep(5)
+    await harness.apply(app("a"))
+    await harness.clock.sleep(later)
     await harness.stop("first")
     assert (await holder(harness) == "") == released

@@ -14,7 +14,7 @@ from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
 
 from kapsa.runtime.client._codec import encode
 from kapsa.runtime.client.config import load_config
-from kapsa.runtime.client.dispatch import WriteGate
+from kapsa.runtime.client.dispatch import UnansweredWrite, WriteGate
 from kapsa.runtime.client.http.transport import HttpTransport
 from kapsa.runtime.client.reader import Reader, call_of
 from kapsa.runtime.clock import Clock
@@ -106,12 +106,21 @@ class Client(Reader):
             cluster=f"{config.access.server} ({config.origin})",
         )
 
-    def derive(self, *, field_manager: str | None = None, before_write: WriteGate | None = None) -> "Client":
-        """Return a client on the same connections, with another field manager and write gate."""
+    def derive(
+        self,
+        *,
+        field_manager: str | None = None,
+        before_write: WriteGate | None = None,
+        on_unanswered: UnansweredWrite | None = None,
+    ) -> "Client":
+        """Return a client on the same connections, with another field manager and write gate.
+
+        `on_unanswered` is called after each write that the server may still carry out although it did not answer.
+        """
         other = Client.__new__(Client)
         other.__dict__.update(self.__dict__)
         other.field_manager = field_manager or self.field_manager
-        other._dispatcher = self._dispatcher.gated(before_write)  # noqa: SLF001 - of the same class
+        other._dispatcher = self._dispatcher.gated(before_write, on_unanswered)  # noqa: SLF001 - of the same class
         return other
 
     async def create(self, body: T, **options: Unpack[WriteOptions]) -> T:

@@ -11,13 +11,16 @@ from kapsa.runtime.client.retry import RetryPolicy
 from kapsa.runtime.clock import Clock
 from kapsa.runtime.errors import ClientError, TransportError, WriteRefused, error_from_response
 
-__all__ = ["Call", "CallObserver", "Dispatcher", "WriteGate"]
+__all__ = ["Call", "CallObserver", "Dispatcher", "UnansweredWrite", "WriteGate"]
 
 Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]
 
 WriteGate = Callable[[], float | None]
 """Called right before each write is sent. Raises `WriteRefused` to stop the write, or returns the seconds for
 which it may still be sent (None: no limit); a write that takes longer fails."""
+
+UnansweredWrite = Callable[[], None]
+"""Called after each write that ended without a final answer: the server may still carry it out."""
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -36,6 +39,8 @@ class Call(msgspec.Struct, frozen=True):
 
 
 _READS = ("get", "list", "watch")
+_UNANSWERED = (0, 504)
+"""The codes after which a write may still be carried out: no response, and a server that stopped waiting for it."""
 
 CallObserver = Callable[[Call, int, float], None]
 """Called after each attempt with the call, the HTTP status (0 without a response) and the seconds it took."""
@@ -51,23 +56,28 @@ class Dispatcher:
         clock: Clock,
         retry: RetryPolicy,
         before_write: WriteGate | None = None,
+        on_unanswered: UnansweredWrite | None = None,
         observers: list[CallObserver] | None = None,
         warnings: ServerWarnings | None = None,
     ) -> None:
         self.transport = transport
         self.before_write = before_write
+        self.on_unanswered = on_unanswered
         self.observers: list[CallObserver] = observers if observers is not None else []
         self.warnings = warnings or ServerWarnings()
         self._clock = clock
         self._retry = retry
 
-    def gated(self, before_write: WriteGate | None) -> "Dispatcher":
+    def gated(
+        self, before_write: WriteGate | None, on_unanswered: UnansweredWrite | None = None
+    ) -> "Dispatcher":
         """Return a dispatcher with another write gate that shares everything else with this one."""
         return Dispatcher(
             self.transport,
             clock=self._clock,
             retry=self._retry,
             before_write=before_write,
+            on_unanswered=on_unanswered,
             observers=self.observers,
             warnings=self.warnings,
         )
@@ -112,13 +122,20 @@ class Dispatcher:
         allowance = self.before_write() if self.before_write is not None and call.writes else None
         started = self._clock.monotonic()
         code = 0
+        sent = True
         try:
             response = await self.transport.request(
                 method, path, query=query, headers=headers, body=body, timeout=allowance
             )
+        except TransportError as error:
+            sent = error.sent
+            raise
+        else:
             code = response.status
             return response
         finally:
+            if self.on_unanswered is not None and sent and code in _UNANSWERED and call.writes:
+                self.on_unanswered()
             if self.observers:
                 self.notify(call, code, self._clock.monotonic() - started)
 

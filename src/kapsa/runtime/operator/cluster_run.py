@@ -19,7 +19,7 @@ import structlog
 from kapsa.runtime.cache.cache import Cache
 from kapsa.runtime.cache.informer import Informer, State
 from kapsa.runtime.client.client import Client
-from kapsa.runtime.client.dispatch import WriteGate
+from kapsa.runtime.client.dispatch import UnansweredWrite, WriteGate
 from kapsa.runtime.controller.apply.applier import Applier
 from kapsa.runtime.controller.controller import Controller
 from kapsa.runtime.controller.events import EventRecorder
@@ -67,6 +67,7 @@ class ClusterRun:
         metrics: ClusterMetrics,
         fences: Sequence[Fence],
         gate: WriteGate | None,
+        on_unanswered: UnansweredWrite | None,
         identity: str,
         rng: random.Random,
         namespaces: tuple[str, ...],
@@ -80,12 +81,15 @@ class ClusterRun:
         """The name of the cluster; empty if the operator has only one."""
         self.metrics = metrics
         """The metrics of this cluster."""
-        self.client = client.derive(field_manager=operator.field_manager, before_write=gate)
+        self.client = client.derive(
+            field_manager=operator.field_manager, before_write=gate, on_unanswered=on_unanswered
+        )
         """A client that refuses writes while this process holds no lease."""
         self.cache = Cache(client, namespaces=namespaces, follow_manager=operator.field_manager, rng=rng)
         """The cache of all watched kinds."""
         self.recorder = EventRecorder(
-            self.client,
+            # An event that arrives late does no harm, so it does not keep the lease.
+            client.derive(field_manager=operator.field_manager, before_write=gate),
             controller=operator.name,
             instance=identity,
             rng=rng,
@@ -111,7 +115,11 @@ class ClusterRun:
 
     def _reconciler(self, controller: Controller[Any], fence: Fence) -> Reconciler:
         elector = fence.elector
-        client = self.client if elector is None else self.client.derive(before_write=elector.gate)
+        client = (
+            self.client
+            if elector is None
+            else self.client.derive(before_write=elector.gate, on_unanswered=elector.doubt)
+        )
         services = Services.of(
             controller.declared,
             client=client,

@@ -112,6 +112,7 @@ class RunningOperator:
             metrics=metrics,
             fences=self._fences(cluster),
             gate=self._gate(),
+            on_unanswered=self.elector.doubt if self.elector is not None else None,
             identity=self.identity,
             rng=self._rng,
             namespaces=self._namespaces,
