@@ -230,6 +230,87 @@ async def test_a_leader_that_lost_stands_by_and_can_lead_again(harness: Harness,
     assert sorted(controller.runs) == ["a", "a", "b"]
 
 
+async def test_a_leader_that_reads_another_holder_stops_writing_at_once(harness: Harness) -> None:
+    await harness.install(App)
+    operator, _ = replica()
+    run = await harness.start(operator)
+    await harness.clock.sleep(5)
+    assert run.elector is not None
+    assert run.elector.is_leader
+    await harness.client.patch(
+        LEASE, "lock", {"spec": {"holderIdentity": "other"}}, type="merge", namespace="default"
+    )
+    await harness.clock.sleep(3)  # the next renewal, not the deadline of the last one
+    assert not run.elector.is_leader
+
+
+@pytest.mark.parametrize("removal", ["deleted", "vacated"])
+async def test_a_lease_that_was_removed_is_not_taken_while_its_holder_may_still_write(
+    harness: Harness, faults: FaultPlan, removal: str
+) -> None:
+    await harness.install(App)
+    (first, _), (second, _) = replica(), replica()
+    old = await harness.start(first, name="first")
+    await harness.clock.sleep(5)
+    new = await harness.start(second, name="second")
+    await harness.clock.sleep(5)
+    assert old.elector is not None
+    assert new.elector is not None
+    faults.add(FaultRule(action=Drop(), resource="leases", client="first", times=0))
+    if removal == "deleted":
+        await harness.client.delete(LEASE, "lock", namespace="default")
+    else:
+        vacant = {"spec": {"holderIdentity": ""}}
+        await harness.client.patch(LEASE, "lock", vacant, type="merge", namespace="default")
+    for _ in range(120):
+        await harness.clock.sleep(0.25)
+        assert not (old.elector.is_leader and new.elector.is_leader)
+    assert new.elector.is_leader
+
+
+async def test_a_leader_whose_lease_was_deleted_creates_it_again_and_goes_on(harness: Harness) -> None:
+    await harness.install(App)
+    (first, _), (second, _) = replica(), replica()
+    run = await harness.start(first, name="first")
+    await harness.clock.sleep(5)
+    await harness.start(second, name="second")
+    await harness.clock.sleep(5)
+    assert run.elector is not None
+    await harness.client.delete(LEASE, "lock", namespace="default")
+    for _ in range(40):
+        await harness.clock.sleep(0.5)
+        assert run.elector.is_leader
+    assert (await lease(harness))["holderIdentity"] == run.identity
+
+
+async def test_a_lost_lease_is_not_taken_again_before_the_runs_under_it_have_ended(
+    harness: Harness, faults: FaultPlan
+) -> None:
+    ended = asyncio.Event()
+
+    async def stubborn(resource: App, ctx: Context[App]) -> None:
+        while not ended.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await ended.wait()
+
+    await harness.install(App)
+    await harness.apply(app("a"))
+    operator, _ = replica(stubborn, reconcile_timeout=None)
+    run = await harness.start(operator)
+    await harness.clock.sleep(5)
+    assert run.elector is not None
+    faults.add(FaultRule(action=Drop(), resource="leases", client="operator", times=0))
+    await harness.clock.sleep(15)
+    assert not run.elector.is_leader
+    faults.clear()
+    await harness.clock.sleep(30)
+    assert not run.elector.is_leader
+    assert "has not ended" in run.health.report(run.health.ready)[1]
+    ended.set()
+    await harness.clock.sleep(5)
+    assert run.elector.is_leader
+
+
 def test_inconsistent_durations_are_rejected() -> None:
     with pytest.raises(ValueError, match=r"retry_period \* 1.2 < renew_deadline < lease_duration"):
         LeaderElection(name="lock", lease_duration=10, renew_deadline=10)

@@ -24,6 +24,8 @@ __all__ = ["Elector", "LeaderElection"]
 
 _log = structlog.get_logger(__name__)
 _LEASE = "coordination.k8s.io/v1/Lease"
+_RELEASED = 1
+"""The seconds of a lease that its holder has released. One that was vacated in another way keeps its duration."""
 
 
 class LeaderElection(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +71,7 @@ class Elector:
         self._on_change = on_change
         self._lease: dict[str, Any] | None = None
         self._observed_version = ""
-        self._observed_at = 0.0
+        self._expires_at = float("-inf")
         self._valid_until = float("-inf")
         self._logged_leader = ""
         self.trouble = ""
@@ -218,28 +220,46 @@ class Elector:
             lasting = isinstance(error, ClientError) and not error.retryable
             self.trouble = str(error) if lasting else self.trouble
             return False
-        self.trouble = ""
         if taken:
+            self.trouble = ""
             self._check_expiry()  # the lease may have expired while the request was in flight
-            if self._handing_over and not self._leading:
-                return False
+            if not self._leading and (self._handing_over or self._occupants):
+                return False  # what has not ended yet must not be allowed to write again
             self._valid_until = requested_at + self.election.renew_deadline
         return taken
 
     async def _take_or_renew(self) -> bool:
+        held = self._leading
+        if await self._try():
+            return True
+        # A leader whose renewal was rejected reads at once whether another process holds the lease.
+        return held and self._lease is None and self._leading and await self._try()
+
+    async def _try(self) -> bool:
         lease = self._lease or await self._read()
-        if lease is None:
-            return await self._create()
-        spec = lease.get("spec") or {}
+        spec = (lease or {}).get("spec") or {}
         holder = spec.get("holderIdentity") or ""
-        if holder not in ("", self.identity) and not self._has_expired(lease):
-            self._lease = None  # held by another replica: read it again next time
+        if lease is not None and holder != self.identity:
+            if self._leading:
+                self._lose("another process holds the lease" if holder else "the lease was vacated")
+            self._lease = None  # read it again next time
+        if not self._may_take(holder):
             self._stand_by(holder)
             return False
-        return await self._write(lease, spec, holder)
+        return await (self._create() if lease is None else self._write(lease, spec, holder))
+
+    def _may_take(self, holder: str) -> bool:
+        """Return whether no other process can hold the lease, as far as this one has observed.
+
+        A lease that was deleted or vacated without a release may have a holder that does not know it yet.
+        """
+        if self._leading:
+            return True
+        self.trouble = "work under the former lease has not ended" if self._occupants else ""
+        return not self._occupants and (holder == self.identity or self._has_expired())
 
     def _stand_by(self, leader: str) -> None:
-        if leader != self._logged_leader:
+        if leader and leader != self._logged_leader:
             _log.info("standing by", lease=self.election.name, identity=self.identity, leader=leader)
         self._logged_leader = leader
 
@@ -254,13 +274,14 @@ class Elector:
     def _observe(self, lease: dict[str, Any]) -> None:
         version = lease["metadata"]["resourceVersion"]
         if version != self._observed_version:
+            spec = lease.get("spec") or {}
+            released = not spec.get("holderIdentity") and spec.get("leaseDurationSeconds") == _RELEASED
+            duration = max(float(spec.get("leaseDurationSeconds") or 0), self.election.lease_duration)
             self._observed_version = version
-            self._observed_at = self._clock.monotonic()
+            self._expires_at = self._clock.monotonic() + (0 if released else duration)
 
-    def _has_expired(self, lease: dict[str, Any]) -> bool:
-        spec = lease.get("spec") or {}
-        duration = max(float(spec.get("leaseDurationSeconds") or 0), self.election.lease_duration)
-        return self._clock.monotonic() - self._observed_at >= duration
+    def _has_expired(self) -> bool:
+        return self._clock.monotonic() >= self._expires_at
 
     async def _create(self) -> bool:
         now = _micro_time(self._clock.now())
@@ -295,7 +316,7 @@ class Elector:
             mine["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + 1
         try:
             self._keep(await self._client.replace({**lease, "spec": mine}, namespace=self._namespace))
-        except Conflict:  # another replica was faster
+        except (Conflict, NotFound):  # another replica was faster, or somebody edited or deleted the lease
             self._lease = None
             return False
         return True
@@ -321,7 +342,7 @@ class Elector:
             lease = self._lease or await self._read()
             if lease is None or lease["spec"].get("holderIdentity") != self.identity:
                 return False
-            spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
+            spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": _RELEASED}
             spec["renewTime"] = _micro_time(self._clock.now())
             try:
                 await self._client.replace({**lease, "spec": spec}, namespace=self._namespace)
