@@ -399,6 +399,33 @@ async def test_kubeconfigs_of_a_directory_come_change_and_go(tmp_path: Path) -> 
     assert seen[1] != seen[2]
 
 
+async def test_an_update_of_a_mounted_secret_changes_only_the_clusters_whose_kubeconfig_differs(
+    tmp_path: Path,
+) -> None:
+    """The kubelet writes all files of a Secret into a new directory and moves a link to it."""
+
+    class Updates:
+        """A clock whose pause updates the Secret."""
+
+        async def sleep(self, seconds: float) -> None:
+            write("second", eu="one", us="rotated")
+
+    def write(version: str, **files: str) -> None:
+        directory = tmp_path / f"..{version}"
+        directory.mkdir()
+        for name, text in files.items():
+            (directory / f"{name}.kubeconfig").write_text(text)
+            link = tmp_path / f"{name}.kubeconfig"
+            link.unlink(missing_ok=True)
+            link.symlink_to(directory / link.name)
+
+    write("first", eu="one", us="two")
+    provider = KubeconfigDirectory(tmp_path).clusters(Updates())  # type: ignore[arg-type]
+    before, after = await anext(provider), await anext(provider)
+    assert before["eu"].revision == after["eu"].revision
+    assert before["us"].revision != after["us"].revision
+
+
 def test_an_operator_of_many_clusters_has_no_webhooks() -> None:
     with pytest.raises(ValueError, match="webhooks are served to one cluster"):
         Operator(controllers=[recorder()], clusters=StaticClusters({}), webhooks=Webhooks())

@@ -7,6 +7,7 @@ when it fails and starts again.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
@@ -85,16 +86,19 @@ class KubeconfigDirectory:
             await clock.sleep(self._every)
 
     def _revisions(self) -> dict[str, str]:
-        """Return a text for each cluster that differs once its file has been replaced or written to."""
+        """Return the hash of each cluster's file.
+
+        Times and inodes say nothing: an update of a mounted Secret writes all its files again.
+        """
         revisions: dict[str, str] = {}
         with os.scandir(self._directory) as entries:
             for entry in sorted(entries, key=lambda each: each.name):
                 # Hidden entries are the bookkeeping of mounted Secrets.
                 if entry.name.startswith(".") or not entry.name.endswith(self._suffix) or not entry.is_file():
                     continue
-                stat = Path(entry.path).stat()
+                content = Path(entry.path).read_bytes()
                 name = entry.name.removesuffix(self._suffix) if self._suffix else entry.name
-                revisions[name] = f"{stat.st_ino}-{stat.st_mtime_ns}-{stat.st_size}"
+                revisions[name] = hashlib.blake2b(content, digest_size=16).hexdigest()
         return revisions
 
     def _cluster(self, name: str, revision: str) -> MemberCluster:
