@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import logging
 from collections.abc import Iterator
@@ -36,6 +37,36 @@ def test_an_exception_that_a_library_logs_is_one_line_of_json(capsys: pytest.Cap
     (line,) = lines(capsys)
     assert (line["level"], line["event"], line["logger"]) == ("error", "it failed for web", "library")
     assert "RuntimeError: out of\nluck" in str(line["exception"])
+
+
+@pytest.mark.usefixtures("json_logs")
+def test_a_line_with_wrong_arguments_is_written_and_raises_nothing_into_the_library(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    record = logging.LogRecord("library", logging.WARNING, "library.py", 1, "%s of %s", (1,), None)
+    logging.getLogger().handlers[0].handle(record)  # not through the logger: the test runner's handler raises
+    (line,) = lines(capsys)
+    assert line["event"] == "%s of %s"
+    assert "not enough arguments" in str(line["malformed"])
+
+
+@pytest.mark.usefixtures("json_logs")
+@pytest.mark.parametrize(("number", "level"), [(35, "warning"), (45, "error"), (60, "critical")])
+def test_a_level_of_a_librarys_own_becomes_the_next_lower_one(
+    number: int, level: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logging.getLogger("library").log(number, "heard")
+    (line,) = lines(capsys)
+    assert (line["level"], line["event"]) == (level, "heard")
+
+
+@pytest.mark.usefixtures("json_logs")
+def test_a_closed_stderr_raises_nothing_into_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    monkeypatch.setattr("sys.stderr", closed)
+    logging.getLogger("library").warning("unheard")
 
 
 def test_a_process_with_a_logging_configuration_of_its_own_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:

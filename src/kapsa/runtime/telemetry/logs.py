@@ -20,6 +20,7 @@ __all__ = ["adopt_standard_logging", "configure"]
 
 _MALFORMED_REQUESTS = "aiohttp.http_exceptions"  # by name: most operators need no web framework
 _ERROR_LIMIT = 1000
+_LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL)
 
 LogFormat = Literal["json", "text"]
 
@@ -67,6 +68,13 @@ class _StandardLogs(logging.Handler):
     """A handler of the standard logging that passes records on to structlog."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Write a record. Nothing is raised into the library that logged it, whatever is wrong with it."""
+        try:
+            self._write(record)
+        except Exception:
+            self.handleError(record)
+
+    def _write(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         details: dict[str, Any] = {"logger": record.name}
         level = record.levelno
@@ -75,4 +83,13 @@ class _StandardLogs(logging.Handler):
             level, details["error"] = logging.WARNING, repr(error)[:_ERROR_LIMIT]
         elif error is not None:
             details["exc_info"] = record.exc_info
-        structlog.get_logger(record.name).log(level, record.getMessage()[:_ERROR_LIMIT], **details)
+        try:
+            message = record.getMessage()
+        except Exception as malformed:  # the arguments do not fit, or one of them cannot be shown
+            message, details["malformed"] = str(record.msg), repr(malformed)[:_ERROR_LIMIT]
+        structlog.get_logger(record.name).log(_next_lower(level), message[:_ERROR_LIMIT], **details)
+
+
+def _next_lower(level: int) -> int:
+    """Return the level itself, or for a library's own level the next lower one that structlog has."""
+    return max((each for each in _LEVELS if each <= level), default=logging.DEBUG)
