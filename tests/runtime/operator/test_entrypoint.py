@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import signal
 import subprocess
 import sys
@@ -259,6 +260,21 @@ def test_an_invalid_argument_is_reported_in_one_line(
     said = capsys.readouterr().err
     assert said.startswith(f"kapsa: {complaint}")
     assert said.count("\n") == 1
+
+
+def test_an_operator_that_configures_the_standard_logging_gets_its_own_lines(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = "import logging\nlogging.basicConfig(level=logging.INFO)\n"
+    (project / "things.py").write_text(own + PROGRAM)
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(root, "level", root.level)
+    monkeypatch.setenv("KUBECONFIG", str(project / "missing"))
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    assert main(["things:operator"]) == 1
+    assert [type(each) for each in root.handlers] == [logging.StreamHandler]
+    assert root.isEnabledFor(logging.INFO)
 
 
 def test_a_user_error_is_reported_in_one_line(

@@ -115,8 +115,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         configure(level=options.log_level, format=options.log_format)
-        adopt_standard_logging()
         operator = load_operator(options.target)
+        adopt_standard_logging()  # after the operator's module, which may configure the standard logging itself
         gc.enable()
         gc.freeze()  # loaded modules stay for good, so no collection need visit them
         if options.metrics_port is not None:
