@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -27,14 +28,34 @@ async def test_a_start_up_list_of_converged_resources_does_not_hold_the_event_lo
     assert largest < RESOURCES / 2
 
 
-async def _until_runs(controller: Recorder) -> int:
+async def test_many_controllers_hold_the_event_loop_together_no_longer_than_one(harness: Harness) -> None:
+    async def spin(resource: App, ctx: Context[App]) -> None:
+        ends = time.perf_counter() + 0.002
+        while time.perf_counter() < ends:
+            pass
+
+    await harness.install(App)
+    for number in range(15):
+        await harness.apply(app(f"app-{number}"))
+    first = Recorder(max_concurrent_reconciles=32)
+    await harness.start(Operator(controllers=[first]))
+    await _until_runs(first, runs=15)
+    await harness.stop()
+    many = [Recorder(spin, name=f"app-{number}", max_concurrent_reconciles=1) for number in range(20)]
+    await harness.start(Operator(controllers=many))
+    largest = await _until_runs(*many, runs=15 * 20)
+    assert largest < 50, "a run of each worker, and the five that fit into one turn"
+
+
+async def _until_runs(*controllers: Recorder, runs: int = RESOURCES) -> int:
     """Wait until every resource ran. Return the largest number of runs between two turns of the event loop."""
     largest = before = 0
     async with asyncio.timeout(60):
-        while len(controller.runs) < RESOURCES:
+        while before < runs:
             await asyncio.sleep(0)
-            largest = max(largest, len(controller.runs) - before)
-            before = len(controller.runs)
+            now = sum(len(each.runs) for each in controllers)
+            largest = max(largest, now - before)
+            before = now
     return largest
 
 

@@ -20,6 +20,7 @@ from kapsa.runtime.cancellation import await_user_code
 from kapsa.runtime.controller._failure_note import failure_note
 from kapsa.runtime.controller._primary import Primary
 from kapsa.runtime.controller._runner import InvalidResultError, Runner
+from kapsa.runtime.controller._turn import Turn
 from kapsa.runtime.controller.context import Context
 from kapsa.runtime.controller.controller import Controller
 from kapsa.runtime.controller.events import ObjectReference
@@ -51,8 +52,6 @@ __all__ = ["Reconciler"]
 
 _log = structlog.get_logger(__name__)
 
-_TURN = 0.01
-"""Seconds for which runs that await nothing may hold the event loop."""
 _STALE_RETRY = 5.0
 """Seconds after which a key is tried again whose controller waits for a stale watch."""
 _PASSING_FAILURES = 3
@@ -69,7 +68,12 @@ class Reconciler:
     """One running controller: its queue and its workers."""
 
     def __init__(
-        self, controller: Controller[Any], services: Services, *, tracing: Tracing | None = None
+        self,
+        controller: Controller[Any],
+        services: Services,
+        *,
+        turn: Turn,
+        tracing: Tracing | None = None,
     ) -> None:
         self.controller = controller
         self.name = controller.name
@@ -93,8 +97,7 @@ class Reconciler:
         """The last runs and errors; None unless the debug endpoint is on."""
         self.stuck: list[str] = []
         """The workers that went on after the last stop, although they were cancelled."""
-        self._turn = 0
-        self._turn_ends = 0.0
+        self._turn = turn
         self._resync: asyncio.Task[None] | None = None
         self._sources: list[asyncio.Task[None]] = []
         self._gave_up: dict[Key, tuple[object, ...]] = {}
@@ -251,28 +254,15 @@ class Reconciler:
         self._workers.append(self._start_worker())
 
     async def _work(self) -> None:
-        time_of_loop = asyncio.get_running_loop().time
+        time_of_loop, turn = asyncio.get_running_loop().time, self._turn
         while True:
             try:
                 item = await self.queue.get()
             except QueueShutDownError:
                 return
             await self._process(item)
-            while time_of_loop() >= self._turn_ends:
-                await self._next_turn()
-
-    async def _next_turn(self) -> None:
-        """Let the event loop serve probes, the lease and signals, although keys are waiting.
-
-        A run of a converged resource awaits nothing, and neither does taking a waiting key: without this, a
-        start-up list of thousands would hold the loop until its end. All workers share one turn, which the
-        first of them begins when the loop comes round.
-        """
-        turn = self._turn
-        await asyncio.sleep(0)
-        if self._turn == turn:
-            self._turn += 1
-            self._turn_ends = asyncio.get_running_loop().time() + _TURN
+            while time_of_loop() >= turn.ends:
+                await turn.next()
 
     # -- one run ---------------------------------------------------------------------------------------------
 

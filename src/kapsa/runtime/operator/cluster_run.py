@@ -20,6 +20,7 @@ from kapsa.runtime.cache.cache import Cache
 from kapsa.runtime.cache.informer import Informer, State
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.client.dispatch import UnansweredWrite, WriteGate
+from kapsa.runtime.controller._turn import Turn
 from kapsa.runtime.controller.apply.applier import Applier
 from kapsa.runtime.controller.controller import Controller
 from kapsa.runtime.controller.events import EventRecorder
@@ -71,9 +72,11 @@ class ClusterRun:
         identity: str,
         rng: random.Random,
         namespaces: tuple[str, ...],
+        turn: Turn,
         cluster: str = "",
     ) -> None:
         self._operator = operator
+        self._turn = turn
         self._raw_client = client
         self._clock = client.clock
         self._namespaces = namespaces
@@ -130,7 +133,7 @@ class ClusterRun:
             cluster=self.cluster,
             shard=fence.shard,
         )
-        reconciler = Reconciler(controller, services, tracing=self._tracing)
+        reconciler = Reconciler(controller, services, turn=self._turn, tracing=self._tracing)
         if self._operator.debug_port is not None:
             from kapsa.runtime.controller.work.history import RunHistory
 

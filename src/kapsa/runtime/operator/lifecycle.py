@@ -18,6 +18,7 @@ from kapsa.runtime.cache.cache import Cache
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.client.dispatch import WriteGate
 from kapsa.runtime.clock import SystemClock
+from kapsa.runtime.controller._turn import Turn
 from kapsa.runtime.controller.controller import Controller
 from kapsa.runtime.controller.events import EventRecorder
 from kapsa.runtime.controller.reconciler import Reconciler
@@ -70,6 +71,7 @@ class RunningOperator:
         self.shards = self._make_shards(rng)
         """The shards of this replica; None without sharding."""
         self._rng = rng
+        self._turn = Turn()
         self._namespaces = operator.namespaces if namespaces is None else tuple(namespaces)
         self._home = self._cluster_run(
             client,
@@ -116,6 +118,7 @@ class RunningOperator:
             identity=self.identity,
             rng=self._rng,
             namespaces=self._namespaces,
+            turn=self._turn,
             cluster=cluster,
         )
 
