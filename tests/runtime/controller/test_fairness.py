@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from kapsa.runtime import Context, Operator, Requeue
+from kapsa.runtime import Context, Operator, Requeue, Sharding
+from kapsa.runtime.controller.reconciler import Reconciler
 from kapsa.runtime.testing import Harness
 from tests.runtime.sample_app import App, Recorder, app
 
@@ -45,6 +46,32 @@ async def test_many_controllers_hold_the_event_loop_together_no_longer_than_one(
     await harness.start(Operator(controllers=many))
     largest = await _until_runs(*many, runs=15 * 20)
     assert largest < 50, "a run of each worker, and the five that fit into one turn"
+
+
+async def test_shards_that_start_together_let_the_event_loop_run_in_between(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts = 0
+    start = Reconciler.start
+
+    def slow_start(reconciler: Reconciler) -> None:
+        """Start with a long list."""
+        nonlocal starts
+        starts += 1
+        ends = time.perf_counter() + 0.02
+        while time.perf_counter() < ends:
+            pass
+        start(reconciler)
+
+    monkeypatch.setattr(Reconciler, "start", slow_start)
+    await harness.install(App)
+    await harness.start(Operator(controllers=[Recorder()], sharding=Sharding(name="apps", shards=8)))
+    largest = before = 0
+    async with asyncio.timeout(60):
+        while before < 8:
+            await asyncio.sleep(0)
+            largest, before = max(largest, starts - before), starts
+    assert largest == 1
 
 
 async def _until_runs(*controllers: Recorder, runs: int = RESOURCES) -> int:

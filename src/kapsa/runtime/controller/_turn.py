@@ -21,6 +21,11 @@ class Turn:
         """The time of the event loop at which the workers let others run."""
         self._number = 0
 
+    async def wait(self) -> None:
+        """Wait for a turn that has not ended."""
+        while asyncio.get_running_loop().time() >= self.ends:
+            await self.next()
+
     async def next(self) -> None:
         """Let the event loop serve probes, the lease and signals, although keys are waiting.
 

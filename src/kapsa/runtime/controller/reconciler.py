@@ -107,6 +107,7 @@ class Reconciler:
             cache=self._cache,
             queue=self.queue,
             subscriptions=self._subscriptions,
+            shard=services.shard,
             count_failure=services.metrics.trigger_failed,
         )
         services.runtime_watches.listener = self._triggers

@@ -15,6 +15,7 @@ from kapsa.runtime.controller._subscriptions import Subscriptions
 from kapsa.runtime.controller.controller import Controller
 from kapsa.runtime.controller.declarations import Keys, Owns, Reads, Watch, takes_cache
 from kapsa.runtime.controller.predicates import Predicate
+from kapsa.runtime.controller.work.shard import Shard
 from kapsa.runtime.controller.triggers._unmapped_changes import UnmappedChanges
 from kapsa.runtime.controller.work.workqueue import Priority, Reason, WorkQueue
 from kapsa.runtime.resources.kind import kind_of
@@ -41,6 +42,7 @@ class Triggers:
         cache: Cache,
         queue: WorkQueue[Key],
         subscriptions: Subscriptions,
+        shard: Shard | None = None,
         count_failure: Callable[[str], None] = lambda step: None,
     ) -> None:
         self.enabled = False
@@ -50,6 +52,7 @@ class Triggers:
         self._cache = cache
         self._queue = queue
         self._subscriptions = subscriptions
+        self._shard = shard
         self._count_failure = count_failure
         self._logged: set[tuple[str, str]] = set()
         self._unmapped = UnmappedChanges(lambda: self.enqueue_all("Unmapped"))
@@ -75,10 +78,11 @@ class Triggers:
 
     def enqueue_all(self, event: str) -> None:
         """Add every resource of the controller, with this reason."""
+        shard, kind = self._shard, self._gvk.kind
         for stored in self._cache.select(self._gvk, labels=self._controller.labels):
-            self._queue.add(
-                stored.key, Reason(event, self._gvk.kind, *stored.key), priority=Priority.BACKGROUND
-            )
+            key = stored.key
+            if shard is None or key in shard:
+                self._queue.add(key, Reason(event, kind, *key), priority=Priority.BACKGROUND)
 
     def handle(self, watch: Watch, informers: list[Informer]) -> None:
         """Map the changes of a watch that a run has added."""
