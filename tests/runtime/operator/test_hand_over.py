@@ -9,6 +9,7 @@ import pytest
 
 from kapsa.devcluster.faults import Drop, FaultPlan, FaultRule
 from kapsa.runtime import Context, Operator, Sharding
+from kapsa.runtime.resources.stored_object import Key
 from kapsa.runtime.testing import Harness
 from tests.runtime.sample_app import App, Recorder, app, config_map
 
@@ -70,6 +71,39 @@ async def test_a_stop_in_the_middle_of_a_hand_over_waits_for_the_runs_and_keeps_
         assert max(work.running.values()) <= 1
     assert stop.done()
     assert set(work.most.values()) == {1}
+    assert second.shards.held == list(range(SHARDS))
+
+
+async def test_a_replica_that_stops_releases_each_shard_when_its_own_runs_have_ended(
+    harness: Harness,
+) -> None:
+    async def slow_or_not(resource: App, ctx: Context[App]) -> None:
+        if resource.spec.image == "slow":
+            await ctx.client.clock.sleep(25)
+
+    def operator() -> Operator:
+        return Operator(controllers=[Recorder(slow_or_not)], sharding=Sharding(name="apps", shards=SHARDS))
+
+    await harness.install(App)
+    await change_all(harness, "quick")
+    first = await harness.start(operator(), name="first")
+    await harness.clock.sleep(30)
+    second = await harness.start(operator(), name="second")
+    await harness.clock.sleep(60)
+    assert first.shards is not None
+    assert second.shards is not None
+    shards = [first.shards.shard(index, "") for index in first.shards.held]
+    names = (f"app-{number}" for number in range(RESOURCES))
+    slow = next(name for name in names if any(Key("default", name) in each for each in shards))
+    (busy,) = [each.index for each in shards if Key("default", slow) in each]
+    await harness.apply(app(slow, image="slow"))
+    await harness.clock.sleep(1)
+    stop = asyncio.create_task(harness.stop("first"))
+    await harness.clock.sleep(15)
+    assert second.shards.held == [index for index in range(SHARDS) if index != busy]
+    assert first.shards.held == [busy]
+    await harness.clock.sleep(30)
+    assert stop.done()
     assert second.shards.held == list(range(SHARDS))
 
 

@@ -91,8 +91,12 @@ class ClusterRun:
         self.cache = Cache(client, namespaces=namespaces, follow_manager=operator.field_manager, rng=rng)
         """The cache of all watched kinds."""
         self.recorder = EventRecorder(
-            # An event that arrives late does no harm, so it does not keep the lease.
-            client.derive(field_manager=operator.field_manager, before_write=gate),
+            # An event that arrives late does no harm, so it does not keep the lease. The last events of shards that
+            # have been handed over are still sent.
+            client.derive(
+                field_manager=operator.field_manager,
+                before_write=None if any(fence.shard for fence in fences) else gate,
+            ),
             controller=operator.name,
             instance=identity,
             rng=rng,

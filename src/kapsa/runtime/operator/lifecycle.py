@@ -298,11 +298,14 @@ class RunningOperator:
             return
         self._stopping = True
         grace = self.operator.shutdown_grace if grace is None else grace
+        if self.webhooks is not None and self.shards is not None:  # while this process holds a shard
+            await self.webhooks.withdraw()
         await asyncio.gather(
+            *([self.shards.retire()] if self.shards is not None else []),
             self._home.stop(grace=grace, give_up=True),
             *([self._members.stop(grace=grace)] if self._members is not None else []),
         )
-        if self.webhooks is not None:  # while this process may still write
+        if self.webhooks is not None and self.shards is None:  # while this process may still write
             await self.webhooks.withdraw()
         if self.elector is not None:
             # A run that goes on must find the gate closed before another process leads.

@@ -140,14 +140,23 @@ class Shards:
             for index, holder in enumerate(self._holders)
         ]
 
-    async def stop(self) -> None:
-        """Withdraw the announcement and release the shards. The work on them has ended."""
-        await self._cancel()
+    async def retire(self) -> None:
+        """Withdraw the announcement, take no more shards, and release each as soon as the work on it has ended."""
+        balance = self._tasks[:1]
+        for task in balance:
+            task.cancel()
+        for holder in self._holders:
+            holder.aim(False)
+        await asyncio.gather(*balance, return_exceptions=True)
         try:
             async with asyncio.timeout(self._sharding.retry_period):
                 await self._replicas.withdraw()
         except (ClientError, TimeoutError) as error:
             _log.warning("replica not withdrawn; others wait until it expires", error=str(error))
+
+    async def stop(self) -> None:
+        """Release the shards that are still held. The work on them has ended, and `retire` was called."""
+        await self._cancel()
         await asyncio.gather(*(elector.stop() for elector in self.electors))
 
     async def abandon(self) -> None:
