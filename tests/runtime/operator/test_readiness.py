@@ -94,6 +94,27 @@ async def test_a_companion_writes_only_while_its_process_leads(harness: Harness)
         await clients[1].create(config_map("standby"), namespace="default")
 
 
+async def test_a_companion_of_a_sharded_operator_writes_on_one_replica(harness: Harness) -> None:
+    clients: list[Client] = []
+
+    @contextlib.asynccontextmanager
+    async def companion(client: Client) -> AsyncIterator[None]:
+        clients.append(client)
+        yield
+
+    await harness.install(App)
+    operator = Operator(controllers=[Recorder()], companions=[companion], sharding="apps")
+    runs = [await harness.start(operator, name=name) for name in ("one", "two")]
+    await harness.clock.sleep(60)
+    assert all(run.shards is not None and run.shards.held for run in runs)
+    written = 0
+    for number, client in enumerate(clients):
+        with contextlib.suppress(WriteRefused):
+            await client.create(config_map(f"child-{number}"), namespace="default")
+            written += 1
+    assert written == 1
+
+
 async def test_adding_a_lease_later_does_not_rename_the_field_manager(harness: Harness) -> None:
     before = Operator(controllers=[Recorder()])
     after = Operator(controllers=[Recorder()], leader_election="a-lock")

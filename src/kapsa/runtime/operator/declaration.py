@@ -28,8 +28,8 @@ Collect: TypeAlias = Callable[[Cache], Iterable[Metric]]
 Companion: TypeAlias = Callable[[Client], contextlib.AbstractAsyncContextManager[Any]]
 """Something that runs as long as the operator does.
 
-Its client rejects writes while this process does not lead, as that of the controllers does. For a companion that
-must write on every replica, wrap it in `EveryReplica`.
+Its client rejects writes while this process does not lead, as that of the controllers does; with sharding, while it
+does not hold the first shard. For a companion that must write on every replica, wrap it in `EveryReplica`.
 """
 
 

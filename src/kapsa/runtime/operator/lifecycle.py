@@ -277,7 +277,17 @@ class RunningOperator:
     def _companion(self, declared: Companion | EveryReplica) -> contextlib.AbstractAsyncContextManager[Any]:
         if isinstance(declared, EveryReplica):
             return declared.companion(self._ungated_client())
-        return declared(self.client)
+        if self.shards is None:
+            return declared(self.client)
+        # Every replica holds shards, and exactly one of them the first.
+        first = self.shards.electors[0]
+        return declared(
+            self._raw_client.derive(
+                field_manager=self.operator.field_manager,
+                before_write=first.gate,
+                on_unanswered=first.doubt,
+            )
+        )
 
     def _watch_loop(self) -> None:
         self.loop_watch = LoopWatch(
