@@ -145,3 +145,34 @@ async def test_a_lease_is_not_released_soon_after_a_write_that_was_never_answere
     await harness.clock.sleep(later)
     await harness.stop("first")
     assert (await holder(harness) == "") == released
+
+
+@pytest.mark.parametrize("way_out", ["hand-over", "stop"])
+async def test_a_lease_that_is_lost_on_the_way_out_cancels_the_runs_that_still_had_time(
+    harness: Harness, faults: FaultPlan, way_out: str
+) -> None:
+    """Writes are refused anyway, but a run may also act outside of the cluster."""
+    work = SlowRuns(110)
+    await harness.install(App)
+    first = await harness.start(sharded(work, shutdown_grace=120), name="first")
+    await harness.clock.sleep(30)
+    await change_all(harness, "one")
+    await harness.clock.sleep(1)
+    assert first.shards is not None
+    if way_out == "hand-over":
+        await harness.start(sharded(work, shutdown_grace=120), name="second")
+    else:
+        stop = asyncio.create_task(harness.stop("first"))
+    await harness.clock.sleep(10)
+    assert sum(work.running.values()) == RESOURCES
+    faults.add(FaultRule(action=Drop(), resource="leases", client="first", times=0))
+    await harness.clock.sleep(25)
+    assert first.shards.held == []
+    assert set(work.most.values()) == {1}
+    await harness.clock.sleep(10)
+    if way_out == "stop":
+        assert sum(work.running.values()) == 0
+        await stop
+    else:
+        await harness.clock.sleep(60)
+        assert set(work.most.values()) == {1}

@@ -196,8 +196,7 @@ class Reconciler:
         that ignores its cancellation is left behind, since the process ends. Otherwise it is waited for: the
         controller may start again, and a resource never has two runs at a time.
         """
-        if self.working:
-            self._stop_intake()
+        self._stop_intake()
         workers = self._ending
         if not workers:
             return not self._cut_short
@@ -212,8 +211,16 @@ class Reconciler:
             self._last_errors.clear()
         return not self._cut_short
 
+    async def finish(self) -> None:
+        """Take no more keys, and wait until the runs in progress have ended. A `stop` must follow."""
+        self._stop_intake()
+        if self._ending:
+            await asyncio.wait(self._ending)
+
     def _stop_intake(self) -> None:
         """Take no more keys. The workers end with their runs."""
+        if not self.working:
+            return
         self._triggers.disable()
         for task in (self._resync, *self._sources):
             if task is not None:

@@ -202,8 +202,11 @@ class ClusterRun:
             await self._stop_controller(reconciler, grace=grace)
 
     async def _stop_controller(self, reconciler: Reconciler, *, grace: float, give_up: bool = False) -> None:
-        finished = await reconciler.stop(grace=grace, give_up=give_up)
         elector = self._fences[reconciler].elector
+        if elector is not None and grace > 0:
+            await _end_runs(reconciler, elector, grace=grace)
+            grace = 0
+        finished = await reconciler.stop(grace=grace, give_up=give_up)
         if elector is not None and reconciler in self._entered:
             self._entered.remove(reconciler)
             elector.leave(cut_short=not finished)
@@ -334,6 +337,17 @@ class ClusterRun:
         more = len(troubles) - _REPORTED_TROUBLES
         listed = troubles[:_REPORTED_TROUBLES] + ([f"and {more} more"] if more > 0 else [])
         return HealthCheckResult(ok=True, degraded=True, text="; ".join(listed))
+
+
+async def _end_runs(reconciler: Reconciler, elector: Elector, *, grace: float) -> None:
+    """Let running reconciles finish for `grace` seconds, or until the lease is lost: another process may work then."""
+    ending = asyncio.create_task(reconciler.finish())
+    lost = asyncio.create_task(elector.wait_until_closed())
+    try:
+        await asyncio.wait((ending, lost), timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        ending.cancel()
+        lost.cancel()
 
 
 def _watch_check(informer: Informer) -> Check:

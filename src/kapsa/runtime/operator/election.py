@@ -84,6 +84,8 @@ class Elector:
         self._tenure = asyncio.Event()
         self._over = asyncio.Event()
         self._over.set()
+        self._lost = asyncio.Event()
+        self._lost.set()
         self._vacant = asyncio.Event()
         self._vacant.set()
         self._occupants = 0
@@ -115,6 +117,10 @@ class Elector:
     async def wait_until_lost(self) -> None:
         """Wait until this process no longer leads, or is to hand the lease over."""
         await self._over.wait()
+
+    async def wait_until_closed(self) -> None:
+        """Wait until this process may not write any more. It may for as long as it hands the lease over."""
+        await self._lost.wait()
 
     @property
     def handing_over(self) -> bool:
@@ -358,6 +364,7 @@ class Elector:
             self.leading_since = self._clock.monotonic()
             self._leading = True
             self._over.clear()
+            self._lost.clear()
             self._tenure.set()
             self._on_change(True)
 
@@ -367,6 +374,7 @@ class Elector:
             log = _log.info if self._task is None else _log.warning  # expected at shutdown
             log("no longer leading", lease=self.election.name, identity=self.identity, reason=reason)
             self._leading = False
+            self._lost.set()
             self._end_tenure()
             self._on_change(False)
 
