@@ -145,6 +145,17 @@ async def test_a_run_that_takes_long_ends_before_its_key_is_handed_over(harness:
     assert set(most.values()) == {1}
 
 
+async def test_the_shards_of_a_crashed_replica_are_taken_one_lease_later(harness: Harness) -> None:
+    await harness.install(App)
+    await harness.start(replica(), name="a")
+    rest = await harness.start(replica(), name="b")
+    await harness.clock.sleep(90)
+    await harness.kill("a")
+    await harness.clock.sleep(45)  # the lease, and up to two periods to notice
+    assert rest.shards is not None
+    assert rest.shards.held == list(range(SHARDS))
+
+
 async def test_what_a_dead_replica_left_behind_is_deleted_in_time(harness: Harness) -> None:
     await harness.install(App)
     await harness.start(replica(), name="a")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -61,8 +61,10 @@ class Elector:
         identity: str,
         rng: random.Random | None = None,
         on_change: Callable[[bool], None] = lambda leading: None,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         self.election = election
+        self._labels = dict(labels or {})
         self.identity = identity
         self._client = client
         self._clock = client.clock
@@ -153,6 +155,16 @@ class Elector:
         self._end_tenure()
         await self._vacant.wait()
         await self.stop()
+
+    def observe(self, lease: dict[str, Any]) -> None:
+        """Note a state of the lease that this process has read: it expires unless it changes in time."""
+        version = lease["metadata"]["resourceVersion"]
+        if version != self._observed_version:
+            spec = lease.get("spec") or {}
+            released = not spec.get("holderIdentity") and spec.get("leaseDurationSeconds") == _RELEASED
+            duration = max(float(spec.get("leaseDurationSeconds") or 0), self.election.lease_duration)
+            self._observed_version = version
+            self._expires_at = self._clock.monotonic() + (0 if released else duration)
 
     def start(self) -> None:
         """Start to campaign. Idempotent."""
@@ -274,17 +286,8 @@ class Elector:
             lease = await self._client.get(_LEASE, self.election.name, namespace=self._namespace)
         except NotFound:
             return None
-        self._observe(lease)
+        self.observe(lease)
         return lease
-
-    def _observe(self, lease: dict[str, Any]) -> None:
-        version = lease["metadata"]["resourceVersion"]
-        if version != self._observed_version:
-            spec = lease.get("spec") or {}
-            released = not spec.get("holderIdentity") and spec.get("leaseDurationSeconds") == _RELEASED
-            duration = max(float(spec.get("leaseDurationSeconds") or 0), self.election.lease_duration)
-            self._observed_version = version
-            self._expires_at = self._clock.monotonic() + (0 if released else duration)
 
     def _has_expired(self) -> bool:
         return self._clock.monotonic() >= self._expires_at
@@ -294,7 +297,11 @@ class Elector:
         body = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": self.election.name, "namespace": self._namespace},
+            "metadata": {
+                "name": self.election.name,
+                "namespace": self._namespace,
+                "labels": self._labels,
+            },
             "spec": {
                 "holderIdentity": self.identity,
                 "leaseDurationSeconds": round(self.election.lease_duration),
@@ -321,7 +328,10 @@ class Elector:
             mine["acquireTime"] = now
             mine["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + 1
         try:
-            self._keep(await self._client.replace({**lease, "spec": mine}, namespace=self._namespace))
+            metadata = lease["metadata"]
+            labels = {**(metadata.get("labels") or {}), **self._labels}
+            changed = {**lease, "metadata": {**metadata, "labels": labels}, "spec": mine}
+            self._keep(await self._client.replace(changed, namespace=self._namespace))
         except (Conflict, NotFound):  # another replica was faster, or somebody edited or deleted the lease
             self._lease = None
             return False
@@ -330,7 +340,7 @@ class Elector:
     def _keep(self, lease: dict[str, Any]) -> None:
         lease["metadata"].pop("managedFields", None)
         self._lease = lease
-        self._observe(lease)
+        self.observe(lease)
 
     async def _release(self) -> None:
         try:

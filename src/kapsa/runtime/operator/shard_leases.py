@@ -27,6 +27,9 @@ from kapsa.runtime.telemetry.health import HealthCheckResult
 __all__ = ["Sharding", "Shards", "owner_of"]
 
 _log = structlog.get_logger(__name__)
+_LEASE = "coordination.k8s.io/v1/Lease"
+_LABEL = "kapsa.dev/shards-of"
+"""The label of the Leases of shards. That of the replicas' announcements is another."""
 
 
 class Sharding(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +85,7 @@ class Shards:
         rng: random.Random,
         on_change: Callable[[str, bool], None] = lambda name, held: None,
     ) -> None:
+        self._client = client
         self._sharding = sharding
         self._identity = identity
         self._clock = client.clock
@@ -176,6 +180,7 @@ class Shards:
                 async with asyncio.timeout(self._sharding.renew_deadline):
                     await self._replicas.announce()
                     replicas = await self._replicas.live()
+                    await self._observe()
             except (ClientError, TimeoutError) as error:
                 # The shards stay where they are. Those of an unreachable replica expire by themselves.
                 self.trouble = str(error) or "timed out"
@@ -184,6 +189,17 @@ class Shards:
                 self.trouble = ""
                 self._assign(replicas)
             await self._clock.sleep(self._sharding.retry_period * self._rng.uniform(0.8, 1.2))
+
+    async def _observe(self) -> None:
+        """Read the Leases of all shards, so that those of a replica that crashed expire together with its announcement."""
+        namespace = self._sharding.namespace or self._client.namespace
+        leases = await self._client.list(
+            _LEASE, namespace=namespace, label_selector={_LABEL: self._sharding.name}
+        )
+        electors = {elector.election.name: elector for elector in self.electors}
+        for lease in leases.items:
+            if (elector := electors.get(lease["metadata"]["name"])) is not None and not elector.is_leader:
+                elector.observe(lease)
 
     def _assign(self, replicas: frozenset[str]) -> None:
         if replicas != self.replicas:
@@ -232,4 +248,5 @@ def _elector(
         identity=identity,
         rng=rng,
         on_change=lambda held: on_change(election.name, held),
+        labels={_LABEL: sharding.name},
     )
