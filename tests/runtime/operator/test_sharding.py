@@ -195,6 +195,33 @@ async def test_metrics_of_the_shards_are_added_up(harness: Harness) -> None:
     assert f"[+] sharding: holds {SHARDS} of {SHARDS} shards, 1 replicas" in report
 
 
+def elected() -> Operator:
+    return Operator(
+        controllers=[Recorder(one_config_map, owns=("v1/ConfigMap",))],
+        leader_election=LeaderElection(name="apps"),
+    )
+
+
+@pytest.mark.parametrize("before", [elected(), replica(shards=5)], ids=["election", "other number"])
+async def test_replicas_take_nothing_while_one_that_divides_the_keys_differently_is_live(
+    harness: Harness, before: Operator
+) -> None:
+    await harness.install(App)
+    await change_all(harness, "one")
+    await harness.start(before, name="before")
+    await harness.clock.sleep(60)
+    after = await harness.start(replica(), name="after")
+    assert after.shards is not None
+    for _ in range(60):
+        await harness.clock.sleep(1)
+        assert after.shards.held == []
+    assert "sharding: takes no shard while" in after.health.report(after.health.ready)[1]
+    assert set(writers(harness, 0)) == {"before"}
+    await harness.stop("before")
+    await harness.clock.sleep(20)
+    assert after.shards.held == list(range(SHARDS))
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 def test_one_more_replica_takes_shards_from_others_and_moves_no_other(count: int) -> None:
     replicas = [f"replica-{number}" for number in range(count)]

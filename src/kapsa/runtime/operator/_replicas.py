@@ -18,6 +18,7 @@ __all__ = ["Replicas"]
 
 _LEASE = "coordination.k8s.io/v1/Lease"
 _LABEL = "kapsa.dev/sharding"
+_SHARDS = "kapsa.dev/shards"
 _FORGOTTEN = 10
 """Durations after which the Lease of a replica that is gone is deleted."""
 
@@ -31,11 +32,14 @@ class Replicas:
     """The announcements of all replicas of one operator."""
 
     def __init__(
-        self, client: Client, sharding: str, *, namespace: str, identity: str, duration: float
+        self, client: Client, sharding: str, *, shards: int, namespace: str, identity: str, duration: float
     ) -> None:
         self._client = client
         self._clock = client.clock
         self._sharding = sharding
+        self._shards = str(shards)
+        self.differing: frozenset[str] = frozenset()
+        """The live replicas that divide the keys into another number of shards."""
         self._namespace = namespace
         self._identity = identity
         self._duration = duration
@@ -51,6 +55,7 @@ class Replicas:
                 "name": self._name,
                 "namespace": self._namespace,
                 "labels": {_LABEL: self._sharding},
+                "annotations": {_SHARDS: self._shards},
             },
             "spec": {
                 "holderIdentity": self._identity,
@@ -74,13 +79,17 @@ class Replicas:
         self._observe(leases)
         now = self._clock.monotonic()
         replicas = {self._identity}
+        differing = set()
         for lease in leases:
             name = lease["metadata"]["name"]
             age = now - self._observed[name].since
             if age < self._duration:
-                replicas.add(lease.get("spec", {}).get("holderIdentity") or name)
+                replica = lease.get("spec", {}).get("holderIdentity") or name
+                same = (lease["metadata"].get("annotations") or {}).get(_SHARDS) == self._shards
+                (replicas if same else differing).add(replica)
             elif age > self._duration * _FORGOTTEN and name != self._name:
                 await self._client.delete(_LEASE, name, namespace=self._namespace, missing_ok=True)
+        self.differing = frozenset(differing)
         return frozenset(replicas)
 
     def _observe(self, leases: Sequence[dict[str, Any]]) -> None:

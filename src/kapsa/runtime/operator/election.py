@@ -166,6 +166,13 @@ class Elector:
             self._observed_version = version
             self._expires_at = self._clock.monotonic() + (0 if released else duration)
 
+    async def holder(self) -> str:
+        """Read which process holds the lease. Empty if none does, as far as this one has observed."""
+        lease = await self._read()
+        if lease is None or self._has_expired():
+            return ""
+        return str((lease.get("spec") or {}).get("holderIdentity") or "")
+
     def start(self) -> None:
         """Start to campaign. Idempotent."""
         if self._task is None:

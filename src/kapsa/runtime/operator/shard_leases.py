@@ -93,6 +93,7 @@ class Shards:
         self._replicas = Replicas(
             client,
             sharding.name,
+            shards=sharding.shards,
             namespace=sharding.namespace or client.namespace,
             identity=identity,
             duration=sharding.lease_duration,
@@ -101,6 +102,13 @@ class Shards:
             _Holder(_elector(client, sharding, index, identity=identity, rng=rng, on_change=on_change))
             for index in range(sharding.shards)
         ]
+        # Never started: it only reads the Lease of a version of this operator that elects a leader.
+        self._leader = Elector(
+            client,
+            msgspec.structs.replace(sharding.election(0), name=sharding.name),
+            identity=identity,
+            rng=rng,
+        )
         self._tasks: list[asyncio.Task[None]] = []
         self.replicas: frozenset[str] = frozenset()
         """The live replicas, as this one last saw them."""
@@ -181,13 +189,14 @@ class Shards:
                     await self._replicas.announce()
                     replicas = await self._replicas.live()
                     await self._observe()
+                    obstacle = await self._obstacle()
             except (ClientError, TimeoutError) as error:
                 # The shards stay where they are. Those of an unreachable replica expire by themselves.
                 self.trouble = str(error) or "timed out"
                 _log.warning("replicas not read", sharding=self._sharding.name, error=self.trouble)
             else:
-                self.trouble = ""
-                self._assign(replicas)
+                self.trouble = obstacle
+                self._assign(replicas, held_only=bool(obstacle))
             await self._clock.sleep(self._sharding.retry_period * self._rng.uniform(0.8, 1.2))
 
     async def _observe(self) -> None:
@@ -201,12 +210,25 @@ class Shards:
             if (elector := electors.get(lease["metadata"]["name"])) is not None and not elector.is_leader:
                 elector.observe(lease)
 
-    def _assign(self, replicas: frozenset[str]) -> None:
+    async def _obstacle(self) -> str:
+        """Return the reason for which no shard may be taken: a process that works on the same keys, divided differently."""
+        if self._replicas.differing:
+            return (
+                f"takes no shard while {min(self._replicas.differing)} divides the keys into another number of shards: "
+                "stop the replicas of one of the two versions"
+            )
+        leader = await self._leader.holder()
+        if leader:
+            return f"takes no shard while {leader} holds the Lease {self._sharding.name} of a leader election: stop it"
+        return ""
+
+    def _assign(self, replicas: frozenset[str], *, held_only: bool) -> None:
         if replicas != self.replicas:
             _log.info("replicas changed", sharding=self._sharding.name, replicas=len(replicas))
         self.replicas = replicas
         for index, holder in enumerate(self._holders):
-            holder.aim(owner_of(index, replicas) == self._identity)
+            mine = owner_of(index, replicas) == self._identity
+            holder.aim(mine and (holder.elector.is_leader or not held_only))
 
 
 class _Holder:
