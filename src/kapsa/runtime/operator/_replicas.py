@@ -79,7 +79,7 @@ class Replicas:
         self._observe(leases)
         now = self._clock.monotonic()
         replicas = {self._identity}
-        differing = set()
+        differing: set[str] = set()
         for lease in leases:
             name = lease["metadata"]["name"]
             age = now - self._observed[name].since
