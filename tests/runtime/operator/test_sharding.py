@@ -156,6 +156,27 @@ async def test_the_shards_of_a_crashed_replica_are_taken_one_lease_later(harness
     assert rest.shards.held == list(range(SHARDS))
 
 
+async def test_a_malformed_lease_of_a_replica_does_not_end_the_balance(harness: Harness) -> None:
+    await harness.install(App)
+    one = await harness.start(replica(), name="a")
+    await harness.clock.sleep(30)
+    assert one.shards is not None
+    replicas = one.shards._replicas  # no valid object makes it fail
+
+    async def fail() -> frozenset[str]:
+        raise KeyError("resourceVersion")
+
+    live, replicas.live = replicas.live, fail  # type: ignore[method-assign]
+    await harness.clock.sleep(30)
+    assert "KeyError" in one.health.report(one.health.ready)[1]
+    replicas.live = live  # type: ignore[method-assign]
+    two = await harness.start(replica(), name="b")
+    await harness.clock.sleep(60)
+    assert two.shards is not None
+    assert sorted(one.shards.held + two.shards.held) == list(range(SHARDS))
+    assert two.shards.held
+
+
 async def test_what_a_dead_replica_left_behind_is_deleted_in_time(harness: Harness) -> None:
     await harness.install(App)
     await harness.start(replica(), name="a")

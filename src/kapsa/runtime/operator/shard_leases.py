@@ -194,6 +194,11 @@ class Shards:
                 # The shards stay where they are. Those of an unreachable replica expire by themselves.
                 self.trouble = str(error) or "timed out"
                 _log.warning("replicas not read", sharding=self._sharding.name, error=self.trouble)
+            except (
+                Exception
+            ) as error:  # a shard without its balance would never be taken or handed over again
+                self.trouble = f"{type(error).__name__}: {error}"
+                _log.exception("shards not balanced", sharding=self._sharding.name)
             else:
                 self.trouble = obstacle
                 self._assign(replicas, held_only=bool(obstacle))
@@ -251,7 +256,10 @@ class _Holder:
             await self._mine.wait()
             self.elector.start()
             await self._foreign.wait()
-            await self.elector.hand_over()
+            try:
+                await self.elector.hand_over()
+            except Exception:  # the lease expires by itself
+                _log.exception("shard not handed over", lease=self.elector.election.name)
 
 
 def _elector(
