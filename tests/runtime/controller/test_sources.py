@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.runtime import Channel, Clock, Operator, Polling, Wake
+from kapsa.runtime import Channel, Clock, Operator, Polling, Sharding, Wake
 from kapsa.runtime.testing import Harness
 from tests.runtime.sample_app import App, Recorder, app
 
@@ -69,3 +69,25 @@ async def test_a_source_that_fails_is_started_again_and_the_controller_goes_on(h
     await harness.clock.sleep(60)
     assert flaky.starts == 4
     assert sorted(controller.runs) == ["a", "b"]
+
+
+async def test_a_source_of_a_sharded_controller_runs_once_and_wakes_the_keys_of_all_shards(
+    harness: Harness,
+) -> None:
+    polls = 0
+
+    async def changed() -> list[tuple[str, str]]:
+        nonlocal polls
+        polls += 1
+        return [("default", f"app-{number}") for number in range(12)]
+
+    controller = Recorder(sources=[Polling(changed, every=60)])
+    await harness.install(App)
+    await harness.apply(*(app(f"app-{number}") for number in range(12)))
+    await harness.start(Operator(controllers=[controller], sharding=Sharding(name="apps", shards=8)))
+    await harness.clock.sleep(30)
+    assert polls == 1
+    controller.runs.clear()
+    await harness.clock.sleep(60)
+    assert polls == 2
+    assert sorted(controller.runs) == sorted(f"app-{number}" for number in range(12))

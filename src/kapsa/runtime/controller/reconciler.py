@@ -20,23 +20,16 @@ from kapsa.runtime.cancellation import await_user_code
 from kapsa.runtime.controller._failure_note import failure_note
 from kapsa.runtime.controller._primary import Primary
 from kapsa.runtime.controller._runner import InvalidResultError, Runner
+from kapsa.runtime.controller._source_runs import SourceRuns
 from kapsa.runtime.controller._turn import Turn
 from kapsa.runtime.controller.context import Context
 from kapsa.runtime.controller.controller import Controller
 from kapsa.runtime.controller.events import ObjectReference
 from kapsa.runtime.controller.outcomes import OutdatedError, TerminalError
 from kapsa.runtime.controller.services import Services
-from kapsa.runtime.controller.sources import EventSource
 from kapsa.runtime.controller.triggers._triggers import Triggers
 from kapsa.runtime.controller.work.shard import ShardQueue
-from kapsa.runtime.controller.work.workqueue import (
-    Backoff,
-    Item,
-    Priority,
-    QueueShutDownError,
-    Reason,
-    WorkQueue,
-)
+from kapsa.runtime.controller.work.workqueue import Item, Priority, QueueShutDownError, Reason, WorkQueue
 from kapsa.runtime.errors import ClientError, Conflict, WriteRefused
 from kapsa.runtime.resources.mismatch import ModelMismatch
 from kapsa.runtime.resources.resource import CustomResource
@@ -58,8 +51,6 @@ _PASSING_FAILURES = 3
 """Failures in a row after which an error that may pass by itself, such as an outage, is recorded as an event."""
 _CANCEL_SECONDS = 5.0
 """Seconds that a cancelled run gets to clean up, before it is given up."""
-_SOURCE_BACKOFF = Backoff(initial=1.0, max=60.0)
-"""The wait before an event source that failed is started again."""
 _SHORTEST_REQUEUE = 0.005
 """Seconds until a `Requeue(after=0)`: a resource that always asks for the next run must not hold a worker."""
 
@@ -73,6 +64,7 @@ class Reconciler:
         services: Services,
         *,
         turn: Turn,
+        sources: SourceRuns,
         tracing: Tracing | None = None,
     ) -> None:
         self.controller = controller
@@ -99,7 +91,7 @@ class Reconciler:
         """The workers that went on after the last stop, although they were cancelled."""
         self._turn = turn
         self._resync: asyncio.Task[None] | None = None
-        self._sources: list[asyncio.Task[None]] = []
+        self._sources = sources
         self._gave_up: dict[Key, tuple[object, ...]] = {}
         self._last_errors: dict[Key, str] = {}
         self._triggers = Triggers(
@@ -157,31 +149,12 @@ class Reconciler:
         self._workers = [self._start_worker() for _ in range(self.controller.max_concurrent_reconciles)]
         if self.controller.resync is not None:
             self._resync = asyncio.create_task(self._keep_resyncing(self.controller.resync))
-        self._sources = [
-            asyncio.create_task(self._keep_source(source), name=f"{self.name} source")
-            for source in self.controller.sources
-        ]
+        self._sources.add(self._wake)
 
     async def _keep_resyncing(self, seconds: float) -> None:
         while True:
             await self._client.clock.sleep(seconds)
             self._triggers.enqueue_all("Resync")
-
-    async def _keep_source(self, source: EventSource) -> None:
-        """Run a source of events, again after a failure: whatever it does, the controller goes on."""
-        failures = 0
-        while True:
-            began = self._client.clock.monotonic()
-            try:
-                await source.run(self._wake, self._client.clock)
-                _log.error(
-                    "event source ended, it is started again", controller=self.name, source=repr(source)
-                )
-            except Exception:
-                _log.exception("event source failed", controller=self.name, source=repr(source))
-            healthy = self._client.clock.monotonic() - began > _SOURCE_BACKOFF.max
-            failures = 1 if healthy else failures + 1
-            await self._client.clock.sleep(_SOURCE_BACKOFF.delay(failures))
 
     def _wake(self, namespace: str, name: str) -> None:
         """Run a resource for an outside event. One that does not exist is not queued: names may be invented."""
@@ -222,9 +195,9 @@ class Reconciler:
         if not self.working:
             return
         self._triggers.disable()
-        for task in (self._resync, *self._sources):
-            if task is not None:
-                task.cancel()
+        if self._resync is not None:
+            self._resync.cancel()
+        self._sources.remove(self._wake)
         self.queue.shut_down()
         self._ending, self._workers = self._workers, []
 

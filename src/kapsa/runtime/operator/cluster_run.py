@@ -20,6 +20,7 @@ from kapsa.runtime.cache.cache import Cache
 from kapsa.runtime.cache.informer import Informer, State
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.client.dispatch import UnansweredWrite, WriteGate
+from kapsa.runtime.controller._source_runs import SourceRuns
 from kapsa.runtime.controller._turn import Turn
 from kapsa.runtime.controller.apply.applier import Applier
 from kapsa.runtime.controller.controller import Controller
@@ -107,6 +108,10 @@ class ClusterRun:
         if self._tracing is not None:
             client.observe(self._tracing.request)
         self._applier = Applier(self.cache, manager=operator.field_manager)
+        self._sources = {
+            controller: SourceRuns(controller.name, controller.sources, self._clock)
+            for controller in controllers
+        }
         self._fences = {
             self._reconciler(controller, fence): fence for fence in fences for controller in controllers
         }
@@ -137,7 +142,13 @@ class ClusterRun:
             cluster=self.cluster,
             shard=fence.shard,
         )
-        reconciler = Reconciler(controller, services, turn=self._turn, tracing=self._tracing)
+        reconciler = Reconciler(
+            controller,
+            services,
+            turn=self._turn,
+            sources=self._sources[controller],
+            tracing=self._tracing,
+        )
         if self._operator.debug_port is not None:
             from kapsa.runtime.controller.work.history import RunHistory
 
