@@ -27,6 +27,10 @@ class Clock(Protocol):
         ...
 
 
+_MONOTONIC = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""A clock that goes on while the machine is suspended, where there is one: a lease expires meanwhile for all others."""
+
+
 class SystemClock:
     """The system clock."""
 
@@ -34,7 +38,7 @@ class SystemClock:
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return time.clock_gettime(_MONOTONIC)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from typing import Any
 
 import pytest
 
 from kapsa.devcluster.faults import Delay, Drop, FaultPlan, FaultRule
 from kapsa.runtime import ClientError, Context, LeaderElection, Operator, WriteRefused
+from kapsa.runtime.clock import SystemClock
 from kapsa.runtime.testing import Harness
 from tests.runtime.sample_app import App, Recorder, app, config_map
 
@@ -309,6 +311,16 @@ async def test_a_lost_lease_is_not_taken_again_before_the_runs_under_it_have_end
     ended.set()
     await harness.clock.sleep(5)
     assert run.elector.is_leader
+
+
+def test_the_time_that_a_machine_is_suspended_counts_for_a_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SystemClock()
+    read = time.clock_gettime
+    before = clock.monotonic()
+    # A suspended machine stops CLOCK_MONOTONIC, not CLOCK_BOOTTIME.
+    asleep = {time.CLOCK_BOOTTIME: 3600.0}
+    monkeypatch.setattr(time, "clock_gettime", lambda clock_id: read(clock_id) + asleep.get(clock_id, 0.0))
+    assert clock.monotonic() - before >= 3600
 
 
 def test_inconsistent_durations_are_rejected() -> None:
