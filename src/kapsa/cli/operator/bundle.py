@@ -52,7 +52,10 @@ def command(
     replicas: Annotated[
         int | None,
         typer.Option(
-            "--replicas", min=1, max=10, help="Replicas (default: 2, or 1 without leader election)."
+            "--replicas",
+            min=1,
+            max=10,
+            help="Replicas (default: 2, or 1 without leader election and sharding).",
         ),
     ] = None,
     certificate_secret: Annotated[
@@ -114,7 +117,7 @@ def _replicas(facts: BundleFacts, requested: int | None) -> int:
     if requested is not None and requested > 1:
         raise TargetError(
             f"{facts.name} elects no leader, so {requested} replicas would reconcile the same resources: set "
-            "leader_election, or leave out --replicas"
+            "leader_election or sharding, or leave out --replicas"
         )
     return 1
 

@@ -184,6 +184,18 @@ def test_an_operator_without_election_never_runs_twice() -> None:
     assert schema["properties"]["replicas"]["maximum"] == 1
 
 
+def test_the_replicas_of_a_sharded_operator_are_described_as_all_at_work() -> None:
+    values = chart(operator(leader_election=None, sharding="shops"), replicas=3)["values.yaml"]
+    assert "All replicas work, each on its part of the resources." in values
+    assert "leads" not in values
+    assert yaml.safe_load(values)["replicas"] == 3
+
+
+def test_the_chart_warns_that_deleting_crds_is_not_limited_to_an_uninstall() -> None:
+    values = chart(operator())["values.yaml"]
+    assert "an upgrade to a chart without them, or with install: false" in values.replace("\n# ", " ")
+
+
 def test_the_pod_is_locked_down_and_has_time_to_stop() -> None:
     pod = only(manifests(operator(shutdown_grace=99.5)), "Deployment")["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"] is True

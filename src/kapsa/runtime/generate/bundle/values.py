@@ -31,6 +31,8 @@ def _defaults(
     """Return name, comment and default of each value."""
     alone = "One replica only: the operator elects no leader, and two would reconcile the same resources."
     several = "One replica leads. The others keep their caches warm and can take over."
+    if facts.rights.sharded:
+        several = "All replicas work, each on its part of the resources."
     return [
         (
             "image",
@@ -55,8 +57,8 @@ def _defaults(
         ("serviceAccount", "Annotations of the service account, such as a role of the cloud.", {"annotations": {}}),
         (
             "crds",
-            ("Install the CRDs with the release. With keep, they stay when it is uninstalled: deleting a CRD deletes\n"
-            "every resource of its kind."),
+            ("Install the CRDs with the release. Without keep they are deleted, with every resource of their kinds, by\n"
+            "an uninstall, an upgrade to a chart without them, or with install: false."),
             {"install": True, "keep": True},
         ),
         *_metrics_defaults(facts),
