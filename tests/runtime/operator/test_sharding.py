@@ -23,8 +23,8 @@ async def one_config_map(resource: App, ctx: Context[App]) -> None:
     await ctx.apply(config_map(resource.name, data={"image": resource.spec.image}))
 
 
-def replica(**settings: int) -> Operator:
-    sharding = Sharding(name="apps", **{"shards": SHARDS, **settings})
+def replica(*, shards: int = SHARDS) -> Operator:
+    sharding = Sharding(name="apps", shards=shards)
     return Operator(controllers=[Recorder(one_config_map, owns=("v1/ConfigMap",))], sharding=sharding)
 
 

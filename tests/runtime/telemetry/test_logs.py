@@ -55,9 +55,9 @@ def test_a_line_with_wrong_arguments_is_written_and_raises_nothing_into_the_libr
 def test_a_level_of_a_librarys_own_becomes_the_next_lower_one(
     number: int, level: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    logging.getLogger("library").log(number, "heard")
+    logging.getLogger("library").log(number, "logged")
     (line,) = lines(capsys)
-    assert (line["level"], line["event"]) == (level, "heard")
+    assert (line["level"], line["event"]) == (level, "logged")
 
 
 @pytest.mark.usefixtures("json_logs")
@@ -66,7 +66,7 @@ def test_a_closed_stderr_raises_nothing_into_the_library(monkeypatch: pytest.Mon
     closed.close()
     monkeypatch.setattr(logging, "raiseExceptions", False)
     monkeypatch.setattr("sys.stderr", closed)
-    logging.getLogger("library").warning("unheard")
+    logging.getLogger("library").warning("not logged")
 
 
 def test_a_process_with_a_logging_configuration_of_its_own_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
