@@ -199,9 +199,8 @@ class ClusterRun:
             fresh = asyncio.create_task(self._confirm_watches(reconciler, elector.leading_since))
             try:
                 await asyncio.wait((lost, fresh), return_when=asyncio.FIRST_COMPLETED)
-                await (
-                    self._turn.wait()
-                )  # a start queues all resources, and all shards start after the same list
+                # A start queues all resources, and all shards start after the same list.
+                await self._turn.wait()
                 if fresh.done() and not lost.done():
                     self._start_controller(reconciler)
                 await lost

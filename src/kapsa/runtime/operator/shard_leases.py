@@ -194,9 +194,8 @@ class Shards:
                 # The shards stay where they are. Those of an unreachable replica expire by themselves.
                 self.trouble = str(error) or "timed out"
                 _log.warning("replicas not read", sharding=self._sharding.name, error=self.trouble)
-            except (
-                Exception
-            ) as error:  # a shard without its balance would never be taken or handed over again
+            except Exception as error:
+                # Without the balance no shard would ever be taken or handed over again.
                 self.trouble = f"{type(error).__name__}: {error}"
                 _log.exception("shards not balanced", sharding=self._sharding.name)
             else:
