@@ -15,8 +15,8 @@ from kapsa.runtime.controller._subscriptions import Subscriptions
 from kapsa.runtime.controller.controller import Controller
 from kapsa.runtime.controller.declarations import Keys, Owns, Reads, Watch, takes_cache
 from kapsa.runtime.controller.predicates import Predicate
-from kapsa.runtime.controller.work.shard import Shard
 from kapsa.runtime.controller.triggers._unmapped_changes import UnmappedChanges
+from kapsa.runtime.controller.work.shard import Shard
 from kapsa.runtime.controller.work.workqueue import Priority, Reason, WorkQueue
 from kapsa.runtime.resources.kind import kind_of
 from kapsa.runtime.resources.stored_object import Change, Key, StoredObject
