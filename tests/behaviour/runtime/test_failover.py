@@ -20,7 +20,7 @@ from kapsa.runtime.testing import Harness, Sample
 from kapsa.runtime.testing._sweep_report import run_points
 from tests.runtime.sample_app import App, Recorder, app
 
-pytestmark = pytest.mark.virtual_time
+pytestmark = [pytest.mark.virtual_time, pytest.mark.timeout(600)]  # 240 orders in one test, in --full
 
 RESOURCES = 5
 CUT_OFF = ("leases", "apps", "configmaps", "secrets")
