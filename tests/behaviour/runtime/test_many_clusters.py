@@ -124,6 +124,7 @@ async def disturb(
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 @pytest.mark.virtual_time
 @pytest.mark.parametrize("kind", POINTS)
 async def test_no_crash_and_no_partition_at_a_request_to_one_cluster_makes_a_child_twice_or_never(
@@ -155,6 +156,7 @@ async def namespace(cluster: DevCluster) -> AsyncIterator[str]:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 async def test_clusters_of_a_directory_join_fail_and_leave_while_another_one_works(
     cluster: DevCluster, namespace: str, tmp_path: Path
 ) -> None:
