@@ -128,6 +128,10 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     cluster_token_minutes: Annotated[int, msgspec.Meta(ge=10, le=2_880)] = 360
     """Lifetime of the tokens that the manager uses for clusters. They are renewed at half of it."""
 
+    cluster_role: Annotated[str, msgspec.Meta(pattern=r"^[^/%\s]+$")] = "cluster-admin"
+    """The ClusterRole of the manager's account in each cluster that is registered. It must exist there; `kapsa fleet
+    role` prints one with fewer rights than the default."""
+
     audit_retention_days: Days = 400
     """Days until actor and payload of an audit entry are erased. The entry itself stays in the chain."""
     outbox_retention_days: Days = 30

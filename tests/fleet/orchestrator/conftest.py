@@ -58,9 +58,10 @@ def make_registry(
     charts: PublishedCharts,
     *,
     allow_loopback: bool = True,
+    cluster_role: str = "cluster-admin",
 ) -> Registry:
     repository, gateway = PostgresClusters(), KubernetesGateway(allow_loopback=allow_loopback)
-    credentials = ClusterCredentials(database, repository, gateway, vault, audit)
+    credentials = ClusterCredentials(database, repository, gateway, vault, audit, cluster_role=cluster_role)
     monitor = ClusterMonitor(database, repository, gateway, credentials, audit)
     adoptions = Adoptions(
         database, repository, PostgresOperators(), gateway, credentials, charts, vault, audit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -207,8 +207,12 @@ async def live_fleet(
     *,
     engine: str = "embedded",
     faults: Mapping[str, FaultPlan] | None = None,
+    prepare: Callable[[Client], Awaitable[None]] | None = None,
 ) -> AsyncIterator[LiveFleet]:
-    """Start a manager and clusters by name, each in its environment, and register them over the API."""
+    """Start a manager and clusters by name, each in its environment, and register them over the API.
+
+    `prepare` is called with a client of each cluster before it is registered.
+    """
     async with AsyncExitStack() as stack:
         repository = stack.enter_context(ChartServer())
         server = await stack.enter_async_context(FleetServer(settings))
@@ -225,6 +229,8 @@ async def live_fleet(
                 SimulatedController(client, every=0.3, crashes=engine == "real").running()
             )
             fleet.clusters[name], fleet.clients[name] = cluster, client
+            if prepare is not None:
+                await prepare(client)
             kubeconfig = Path(cluster.kubeconfig).read_text()
             body = {"name": name, "environment": environment, "kubeconfig": kubeconfig}
             await callers[number % 3].post("/clusters", body)

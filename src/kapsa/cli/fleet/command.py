@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kapsa.cli.fleet import audit, keys
+from kapsa.cli.fleet import audit, keys, role
 from kapsa.cli.fleet.people import approvals, clusters, crds, interventions, operators, sign_in
 from kapsa.cli.fleet.session import read_settings, with_database
 from kapsa.cli.target import TargetError
@@ -19,6 +19,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, add_completion=Fa
 app.command()(sign_in.login)
 app.command()(sign_in.logout)
 app.command()(sign_in.whoami)
+app.command("role")(role.print_role)
 app.add_typer(operators.app, name="operators")
 app.add_typer(clusters.app, name="clusters")
 app.add_typer(interventions.app, name="deployments")

@@ -72,7 +72,8 @@ def build_registry(
     charts = PublishedCharts(http, allow_http=settings.plain_http_repositories)
     lifetime = timedelta(minutes=settings.cluster_token_minutes)
     gateway = KubernetesGateway(allow_loopback=internal, token_lifetime=lifetime)
-    credentials = ClusterCredentials(database, clusters, gateway, vault, audit)
+    role = settings.cluster_role
+    credentials = ClusterCredentials(database, clusters, gateway, vault, audit, cluster_role=role)
     adoptions = Adoptions(database, clusters, operators, gateway, credentials, charts, vault, audit)
     clients = ClusterClients(database, clusters, credentials, allow_loopback=internal)
     resources = ClusterResources(clients.client)

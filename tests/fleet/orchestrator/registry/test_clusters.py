@@ -25,12 +25,15 @@ from kapsa.fleet.domain.errors import (
 )
 from kapsa.fleet.domain.principals import Principal, Role
 from kapsa.fleet.domain.registry.clusters import ClusterCondition, ClusterEnvironment
+from kapsa.fleet.infrastructure.charts.published_charts import PublishedCharts
 from kapsa.fleet.infrastructure.postgres.database import Database
+from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
 from kapsa.fleet.orchestrator.ports.clusters import ClusterFilter, ClusterUnreachable
 from kapsa.fleet.orchestrator.registry.clusters import RegisterCluster, UpdateCluster
 from kapsa.runtime import Client, NotFound
 from tests.eventually import eventually
-from tests.fleet.orchestrator.conftest import Registry
+from tests.fleet.audit_recorder import AuditRecorder
+from tests.fleet.orchestrator.conftest import Registry, make_registry
 
 ADMIN = Principal("ada", frozenset({Role.ADMIN}))
 VIEWER = Principal("victor", frozenset({Role.VIEWER}))
@@ -50,6 +53,20 @@ def secrets_of(kubeconfig: str) -> list[str]:
 async def accounts(client: Client) -> list[str]:
     listed = (await client.list("v1/ServiceAccount", namespace="kapsa-fleet")).items
     return [each["metadata"]["name"] for each in listed if each["metadata"]["name"] != "default"]
+
+
+async def may_withdraw(client: Client, account: str) -> bool:
+    """Return whether the account of a manager may delete its binding: kube-apiserver learns of a new rule a bit later."""
+    rights = {"group": "rbac.authorization.k8s.io", "resource": "clusterrolebindings", "verb": "delete"}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:kapsa-fleet:{account}",
+            "resourceAttributes": {**rights, "name": account},
+        },
+    }
+    return bool((await client.create(review))["status"]["allowed"])
 
 
 async def dump(database: Database) -> str:
@@ -385,3 +402,28 @@ async def test_only_admins_manage_clusters_and_every_role_may_read_them(registry
     with pytest.raises(NotAllowed):
         await registry.clusters.page(Principal("nobody", frozenset()))
     assert (await registry.clusters.page(operator)).items == ()
+
+
+async def test_a_kubeconfig_that_is_uploaded_again_moves_the_account_to_the_role_of_the_settings(
+    database: Database,
+    vault: LocalVault,
+    audit: AuditRecorder,
+    charts: PublishedCharts,
+    kubeconfig: str,
+    secure_cluster: DevCluster,
+) -> None:
+    kind = "rbac.authorization.k8s.io/v1/ClusterRoleBinding"
+    before = make_registry(database, vault, audit, charts)
+    cluster = (await before.clusters.register(ADMIN, registration(kubeconfig))).cluster
+    account = f"kapsa-fleet-{cluster.id.hex[:12]}"
+    after = make_registry(database, vault, audit, charts, cluster_role="edit")
+    async with Client.connect(kubeconfig=secure_cluster.kubeconfig) as client:
+        assert (await client.get(kind, account))["roleRef"]["name"] == "cluster-admin"
+        await after.clusters.update(ADMIN, "dev-1", UpdateCluster(kubeconfig=kubeconfig))
+        assert (await client.get(kind, account))["roleRef"]["name"] == "edit"
+        owner = (await client.get(kind, account))["metadata"]["uid"]
+        live = await client.get("v1/ServiceAccount", account, namespace="kapsa-fleet")
+        assert [each["uid"] for each in live["metadata"]["ownerReferences"]] == [owner]
+        await eventually(lambda: may_withdraw(client, account), bool, "the right to delete its own binding")
+        assert await after.clusters.delete(ADMIN, "dev-1") == ()
+        await eventually(lambda: accounts(client), lambda names: account not in names, "no account")

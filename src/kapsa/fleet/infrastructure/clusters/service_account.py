@@ -12,7 +12,7 @@ import yaml
 
 from kapsa.fleet.infrastructure.clusters.kubeconfig_credential import credential_id
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable, IssuedAccess, ServiceAccountRef
-from kapsa.runtime import Client, NotFound
+from kapsa.runtime import Client, Forbidden, NotFound
 
 __all__ = ["ACCOUNT_NAMESPACE", "bootstrap_account", "request_token", "withdraw_account"]
 
@@ -20,6 +20,8 @@ ACCOUNT_NAMESPACE = "kapsa-fleet"
 _LABELS = {"app.kubernetes.io/managed-by": "kapsa-fleet"}
 _RBAC = "rbac.authorization.k8s.io"
 _BINDING = f"{_RBAC}/v1/ClusterRoleBinding"
+_ROLE = f"{_RBAC}/v1/ClusterRole"
+_EVERY_RIGHT = "cluster-admin"
 
 
 async def bootstrap_account(client: Client, account: ServiceAccountRef) -> None:
@@ -28,9 +30,36 @@ async def bootstrap_account(client: Client, account: ServiceAccountRef) -> None:
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ACCOUNT_NAMESPACE, "labels": _LABELS}},
         force=True,
     )
+    await _check_role(client, account.cluster_role)
+    await _remove_other_binding(client, account)
     binding = await client.apply(_cluster_binding(account), force=True)
-    for manifest in _dependents(account, binding["metadata"]["uid"]):
+    uid = binding["metadata"]["uid"]
+    for manifest in (*_dependents(account, uid), *_right_to_withdraw(account, uid)):
         await client.apply(manifest, force=True)
+
+
+async def _check_role(client: Client, role: str) -> None:
+    """Raise ClusterUnreachable if there is no such role: Kubernetes accepts a binding to one that does not exist."""
+    try:
+        await client.get(_ROLE, role)
+    except Forbidden:
+        return  # an account that may bind a role need not be able to read it
+    except NotFound:
+        raise ClusterUnreachable(
+            f"{client.cluster} has no ClusterRole {role}: create it (`kapsa fleet role` prints one), "
+            "or set KAPSA_FLEET_CLUSTER_ROLE to one that it has"
+        ) from None
+
+
+async def _remove_other_binding(client: Client, account: ServiceAccountRef) -> None:
+    """Delete our binding if it is to another role, which cannot be changed. What it owns is applied again after it."""
+    try:
+        live = await client.get(_BINDING, account.name)
+    except (Forbidden, NotFound):
+        return
+    if _is_ours(live) and live["roleRef"]["name"] != account.cluster_role:
+        uid = live["metadata"]["uid"]
+        await client.delete(_BINDING, account.name, uid=uid, propagation="Background", missing_ok=True)
 
 
 async def request_token(
@@ -94,17 +123,11 @@ def _cluster_binding(account: ServiceAccountRef) -> dict[str, Any]:
 
 def _dependents(account: ServiceAccountRef, binding_uid: str) -> list[dict[str, Any]]:
     """Return the objects that go with the binding: the account, and the right to renew its own token."""
-    owner = {
-        "apiVersion": f"{_RBAC}/v1",
-        "kind": "ClusterRoleBinding",
-        "name": account.name,
-        "uid": binding_uid,
-    }
     metadata = {
         "name": account.name,
         "namespace": ACCOUNT_NAMESPACE,
         "labels": _LABELS,
-        "ownerReferences": [owner],
+        "ownerReferences": [_owner(account, binding_uid)],
     }
     own_token = {
         "apiGroups": [""],
@@ -128,6 +151,39 @@ def _dependents(account: ServiceAccountRef, binding_uid: str) -> list[dict[str, 
             "subjects": [_subject(account)],
         },
     ]
+
+
+def _right_to_withdraw(account: ServiceAccountRef, binding_uid: str) -> list[dict[str, Any]]:
+    """Return the right of the account to delete its binding, unless its role has every right anyway."""
+    if account.cluster_role == _EVERY_RIGHT:
+        return []
+    name = f"{account.name}-self"
+    metadata = {"name": name, "labels": _LABELS, "ownerReferences": [_owner(account, binding_uid)]}
+    own_binding = {
+        "apiGroups": [_RBAC],
+        "resources": ["clusterrolebindings"],
+        "resourceNames": [account.name],
+        "verbs": ["get", "delete"],
+    }
+    return [
+        {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": metadata, "rules": [own_binding]},
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": metadata,
+            "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": name},
+            "subjects": [_subject(account)],
+        },
+    ]
+
+
+def _owner(account: ServiceAccountRef, binding_uid: str) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "name": account.name,
+        "uid": binding_uid,
+    }
 
 
 def _subject(account: ServiceAccountRef) -> dict[str, str]:

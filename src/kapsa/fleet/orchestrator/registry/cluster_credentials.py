@@ -21,7 +21,7 @@ from kapsa.fleet.orchestrator.ports.clusters import (
 from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
 from kapsa.fleet.orchestrator.ports.vault import KeyVault
 
-__all__ = ["EXPIRY_WARNING", "ClusterCredentials", "account_of", "upload_warnings"]
+__all__ = ["EXPIRY_WARNING", "ClusterCredentials", "upload_warnings"]
 
 EXPIRY_WARNING = timedelta(days=14)
 """The time before an expiry from which on it is a warning."""
@@ -32,14 +32,6 @@ _MARGIN = timedelta(seconds=30)
 """Time before its expiry from which a token is no longer used."""
 _ACTOR = "system:clusters"
 _NO_DETAILS: Mapping[str, str] = {}
-
-
-def account_of(cluster: ManagedCluster, cluster_role: str = "cluster-admin") -> ServiceAccountRef:
-    """Return the account of this manager in a cluster. Another manager of the same cluster has another one.
-
-    Helm lets a chart grant only the rights that it has itself, so an account that installs any operator needs all.
-    """
-    return ServiceAccountRef(f"kapsa-fleet-{cluster.id.hex[:12]}", cluster_role)
 
 
 def upload_warnings(valid_until: datetime | None, now: datetime) -> tuple[str, ...]:
@@ -66,6 +58,7 @@ class ClusterCredentials:
         vault: KeyVault,
         audit: AuditTrail,
         *,
+        cluster_role: str = "cluster-admin",
         rng: random.Random | None = None,
     ) -> None:
         self._transactions = transactions
@@ -73,7 +66,12 @@ class ClusterCredentials:
         self._gateway = gateway
         self._vault = vault
         self._audit = audit
+        self._cluster_role = cluster_role
         self._rng = rng or random.Random()  # noqa: S311 - jitter, not secrecy
+
+    def account(self, cluster: ManagedCluster) -> ServiceAccountRef:
+        """Return the account of this manager in a cluster. Another manager of the same cluster has another one."""
+        return ServiceAccountRef(f"kapsa-fleet-{cluster.id.hex[:12]}", self._cluster_role)
 
     async def access(self, cluster: ManagedCluster) -> bytes:
         """Return a kubeconfig with a token that is valid now, renewed or bootstrapped if that is due.
@@ -105,7 +103,7 @@ class ClusterCredentials:
             # Recorded before it is opened: an opening that leaves no trace is worse than a trace without one.
             await self._record(connection, cluster, "cluster.openUpload", reason)
         async with self._gateway.connect(self._open(cluster, upload)) as session:
-            issued = await session.bootstrap(account_of(cluster))
+            issued = await session.bootstrap(self.account(cluster))
         await self._replace(cluster, issued, reason, after=token.version if token else 0)
         return issued.kubeconfig
 
@@ -164,7 +162,7 @@ class ClusterCredentials:
     async def _renew(self, cluster: ManagedCluster, token: ClusterCredential, kubeconfig: bytes) -> bytes:
         try:
             async with self._gateway.connect(kubeconfig) as session:
-                issued = await session.issue(account_of(cluster))
+                issued = await session.issue(self.account(cluster))
         except CredentialRejected as error:
             return await self.bootstrap_again(cluster, f"the token was rejected ({error})")
         except ClusterUnreachable:

@@ -33,7 +33,6 @@ from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
 from kapsa.fleet.orchestrator.registry.adoptions import AdoptionPlan, Adoptions, AdoptRelease
 from kapsa.fleet.orchestrator.registry.cluster_credentials import (
     ClusterCredentials,
-    account_of,
     upload_warnings,
 )
 from kapsa.fleet.orchestrator.registry.cluster_monitor import judge_reading
@@ -258,7 +257,7 @@ class Clusters:
         problem = problem or await self._withdraw(cluster, kubeconfig)
         if not problem:
             return ()
-        account = account_of(cluster).name
+        account = self._credentials.account(cluster).name
         return (f"The account {account} could not be deleted in the cluster ({problem}): delete it there.",)
 
     async def releases(self, principal: Principal, name: str, *, refresh: bool = False) -> ClusterInventory:
@@ -290,7 +289,7 @@ class Clusters:
                 identity = await session.identify()
                 await self._check_identity(cluster, identity)
                 reading = await session.read_health()
-                issued = await session.bootstrap(account_of(cluster))
+                issued = await session.bootstrap(self._credentials.account(cluster))
             async with self._gateway.connect(issued.kubeconfig) as session:
                 await session.identify()  # the token works, or nothing is registered
         except ClusterUnreachable as error:
@@ -321,7 +320,7 @@ class Clusters:
         """Delete our account in a cluster. Return the reason if that failed."""
         try:
             async with self._gateway.connect(kubeconfig) as session:
-                await session.withdraw(account_of(cluster))
+                await session.withdraw(self._credentials.account(cluster))
         except (ClusterUnreachable, InvalidInput) as error:
             return str(error)
         return ""
