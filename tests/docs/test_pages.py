@@ -24,7 +24,9 @@ from tests.docs.snippets import FENCE, PageError, snippets
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
-MANAGER_PAGES = [DOCS / "fleet" / name for name in ("first-rollout.md", "api.md", "administration.md")]
+MANAGER_PAGES = [
+    DOCS / "fleet" / name for name in ("first-rollout.md", "api.md", "administration.md", "installation.md")
+]
 """They run a manager with a database, and the real helm, which the other pages do not."""
 
 
