@@ -208,6 +208,7 @@ async def test_each_change_is_one_patch_that_an_editor_may_make(developer: Devel
     assert datetime.fromisoformat(request).tzinfo is not None
     await developer.kapsa("redeploy", "cart", "--commit", "f" * 40)
     assert (await developer.get("cart")).spec.source.commit_sha == "f" * 40
+    assert "not a full commit hash" in await developer.refusal("redeploy", "cart", "--commit", "0123456")
     await developer.kapsa("extend", "--pr", "42", "--for", "72h")
     kept = (await developer.get("pr-42")).metadata.annotations["catalyst.dev/keep-until"]
     assert datetime.fromisoformat(kept) > EXPIRES + timedelta(hours=60)

@@ -66,7 +66,7 @@ class FakeGit:
         branch: str | None = None,
         pull_request: int | None = None,
     ) -> str:
-        return (await self.ls_remote(url, credentials)).complete(beginning)
+        return (await self.ls_remote(url, credentials)).complete(beginning, pull_request=pull_request)
 
 
 class FakeRenderer:

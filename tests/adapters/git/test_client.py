@@ -415,6 +415,17 @@ def test_an_abbreviated_commit_is_completed_only_if_it_is_unambiguous() -> None:
             refs.complete(beginning)
 
 
+def test_a_fork_whose_commit_starts_like_another_one_completes_nothing_but_its_own_pull_request() -> None:
+    fork = "0123456b" + "0" * 32
+    refs = Refs({"main": "f" * 40, "old": "abcdef01" + "0" * 32}, {7: fork, 8: "abcdef02" + "0" * 32})
+    with pytest.raises(ExternalNotFound):
+        refs.complete("0123456")
+    with pytest.raises(ExternalNotFound, match="pull request 8"):
+        refs.complete("0123456", pull_request=8)
+    assert refs.complete("0123456", pull_request=7) == fork
+    assert refs.complete("abcdef0") == "abcdef01" + "0" * 32
+
+
 def test_secrets_of_all_common_types_are_read() -> None:
     basic = GitCredentials.from_secret({"data": {"username": "cm9ib3Q=", "password": "c2VjcmV0Cg=="}})
     assert (basic.username, basic.password) == ("robot", "secret")

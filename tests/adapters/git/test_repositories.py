@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import itertools
 import os
 from pathlib import Path
 from typing import Any
@@ -437,6 +439,35 @@ async def test_an_abbreviated_commit_is_completed_from_references_or_from_a_bran
     assert await repositories.complete(git_repository.url, old) == old
     with pytest.raises(ExternalNotFound):
         await repositories.complete(git_repository.url, "deadbeef", branch="main")
+
+
+def colliding_commit(repository: GitRepository, tree: str, prefix: str) -> str:
+    """Return a commit whose hash starts with these digits, as anybody can make one."""
+    author = "x <x@example.com> 1700000000 +0000"
+    for number in itertools.count():
+        content = f"tree {tree}\nauthor {author}\ncommitter {author}\n\nfork {number}\n".encode()
+        header = f"commit {len(content)}\0".encode()
+        if hashlib.sha1(header + content, usedforsecurity=False).hexdigest().startswith(prefix):
+            break
+    return repository.git("hash-object", "-w", "-t", "commit", "--stdin", stdin=content)
+
+
+async def test_an_abbreviated_commit_is_not_completed_with_one_of_a_fork(
+    repositories: Repositories, git_repository: GitRepository
+) -> None:
+    old = git_repository.commit({"a": "1"})
+    git_repository.commit({"a": "2"})
+    prefix = old[:4]
+    fork = colliding_commit(git_repository, git_repository.git("rev-parse", f"{old}^{{tree}}"), prefix)
+    git_repository.git("update-ref", "refs/pull/7/head", fork)
+    url = git_repository.url
+    assert await repositories.complete(url, prefix, branch="main") == old
+    async with repositories.checkout(url, fork, pull_request=7):
+        pass  # from here on the cache has the fork's commit, too
+    assert await repositories.complete(url, prefix, branch="main") == old
+    with pytest.raises(ExternalNotFound):
+        await repositories.complete(url, fork[:8], branch="main", pull_request=8)
+    assert await repositories.complete(url, prefix, pull_request=7) == fork
 
 
 async def test_cancelling_a_fetch_leaves_nothing_half_done(

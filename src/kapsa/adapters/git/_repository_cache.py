@@ -31,6 +31,8 @@ _KEPT_REFS = "refs/kapsa"
 _ALL_HISTORY = 2_147_483_647
 """The depth that stands for the complete history, also in a shallow repository."""
 _POLL_SECONDS = 0.05
+_MOST_COLLISIONS = 64
+"""Objects with the same abbreviation beyond this number were made on purpose, and none of them is chosen."""
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -173,6 +175,24 @@ class RepositoryCache:
         for hint in source.hints:
             with contextlib.suppress(ExternalNotFound):
                 await self._fetch(repository, source, [f"+{hint}:{_KEPT_REFS}/{hint}"], depth=_ALL_HISTORY)
+
+    async def in_history(self, repository: Path, source: Source, prefix: str) -> list[str]:
+        """Return the commits that start with `prefix` in the fetched history of the source's hints.
+
+        The repository also has commits of other pull requests, and objects that are not commits.
+        """
+        finished = await self._git.local(repository, ("rev-parse", f"--disambiguate={prefix}"))
+        objects = finished.output.decode("ascii", "replace").split() if not finished.code else []
+        if len(objects) > _MOST_COLLISIONS:
+            return []
+        return [each for each in objects if await self._leads_to(repository, source, each)]
+
+    async def _leads_to(self, repository: Path, source: Source, commit: str) -> bool:
+        for hint in source.hints:
+            arguments = ("merge-base", "--is-ancestor", "--end-of-options", commit, f"{_KEPT_REFS}/{hint}")
+            if (await self._git.local(repository, arguments)).code == 0:
+                return True
+        return False
 
     async def _fetch(self, repository: Path, source: Source, refspecs: list[str], *, depth: int = 1) -> None:
         await self._git.fetch(

@@ -99,21 +99,24 @@ class Refs(msgspec.Struct, frozen=True):
     head_branch: str = ""
     """The name of its default branch."""
 
-    def complete(self, abbreviated: str) -> str:
-        """Return the full hash of the only commit here that starts with `abbreviated`.
+    def complete(self, abbreviated: str, *, pull_request: int | None = None) -> str:
+        """Return the full hash of the only branch's commit that starts with `abbreviated`.
+
+        Only the named pull request counts: anybody can open one from a fork, with a commit whose hash starts like
+        that of another commit.
 
         Raises `ExternalNotFound` when no commit or several commits match.
         """
         prefix = abbreviated.removesuffix("...").lower()
         if is_commit(prefix):
             return prefix
-        commits = {self.head, *self.branches.values(), *self.pull_requests.values()} - {""}
+        requested = self.pull_requests.get(pull_request, "") if pull_request is not None else ""
+        commits = {self.head, *self.branches.values(), requested} - {""}
         matches = sorted(commit for commit in commits if commit.startswith(prefix))
         if len(prefix) >= 4 and len(matches) == 1:
             return matches[0]
-        problem = (
-            "several commits start" if matches else "no branch or pull request is at a commit that starts"
-        )
+        places = "branch" if pull_request is None else f"branch, nor pull request {pull_request},"
+        problem = "several commits start" if matches else f"no {places} is at a commit that starts"
         raise ExternalNotFound(f"{problem} with {prefix[:64]!r}", hint="Use the full commit hash")
 
 

@@ -97,6 +97,9 @@ class Repositories:
     ) -> str:
         """Return the full hash of the only commit that starts with `abbreviated`.
 
+        It is at a branch, or in the history of `branch` or of `pull_request`. Other pull requests do not count:
+        anybody can open one from a fork.
+
         Raises `ExternalNotFound` when no commit or several commits match.
         """
         prefix = abbreviated.removesuffix("...").lower()
@@ -104,22 +107,19 @@ class Repositories:
             return prefix
         source = self._source(url, credentials, branch, pull_request)
         try:
-            return (await self._git.ls_remote(url, credentials)).complete(prefix)
+            return (await self._git.ls_remote(url, credentials)).complete(prefix, pull_request=pull_request)
         except ExternalNotFound:
             if not source.hints or not prefix.isalnum():
                 raise
         async with self._lock(source.key), self._cache.opened(source) as repository:
             await self._cache.follow_hints(repository, source)
-            finished = await self._git.local(
-                repository, ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{prefix}^{{commit}}")
-            )
-        commit = finished.output.decode("ascii", "replace").strip()
-        if finished.code or not is_commit(commit):
+            commits = await self._cache.in_history(repository, source, prefix)
+        if len(commits) != 1:
             raise ExternalNotFound(
                 f"no commit, or more than one, starts with {prefix[:64]!r}",
                 hint="Use the full commit hash",
             )
-        return commit
+        return commits[0]
 
     async def close(self) -> None:
         """Remove the checkouts. The cached repositories stay."""

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kapsa.adapters.git.address import is_commit
 from kapsa.cli.environments.options import ClusterChoice, Selector
 from kapsa.cli.environments.selection import select_one
 from kapsa.cli.environments.session import Session, run
@@ -92,7 +93,10 @@ def wake(
 def redeploy(
     selector: Selector,
     commit: Annotated[
-        str, typer.Option(help="Deploy this commit, in an environment that does not follow a branch.")
+        str,
+        typer.Option(
+            help="Deploy this commit (all digits), in an environment that does not follow a branch."
+        ),
     ] = "",
     output: OutputOption = OutputFormat.TABLE,
     *,
@@ -114,7 +118,11 @@ def redeploy(
             raise TargetError(
                 f"environment {environment.name} is a preview and follows its branch: push the commit instead"
             )
-        return {**request, "spec": {"source": {"commitSha": commit}}}, f"deploying commit {commit}"
+        if not is_commit(commit.lower()):  # an abbreviation can become ambiguous, and anybody can make it so
+            raise TargetError(
+                f"--commit {commit} is not a full commit hash: give all digits, as `git rev-parse {commit}` prints them"
+            )
+        return {**request, "spec": {"source": {"commitSha": commit.lower()}}}, f"deploying commit {commit}"
 
     _change(cluster, selector, output, patch)
 
