@@ -212,9 +212,9 @@ async def test_each_change_is_one_patch_that_an_editor_may_make(developer: Devel
     await developer.kapsa("extend", "--pr", "42", "--for", "72h")
     kept = (await developer.get("pr-42")).metadata.annotations["catalyst.dev/keep-until"]
     assert datetime.fromisoformat(kept) > EXPIRES + timedelta(hours=60)
-    await developer.kapsa("approve", "--pr", "42", "--commit", COMMIT[:12])
+    await developer.kapsa("approve", "--pr", "42", "--commit", COMMIT)
     approved = (await developer.get("pr-42")).metadata.annotations["catalyst.dev/approved-commit"]
-    assert approved == COMMIT, "in full, whatever the person typed"
+    assert approved == COMMIT
 
 
 async def test_a_mistake_is_answered_by_what_to_do(developer: Developer) -> None:
@@ -222,6 +222,8 @@ async def test_a_mistake_is_answered_by_what_to_do(developer: Developer) -> None
     assert "`kapsa environments ls` lists them" in await developer.refusal("wake", "nothing")
     assert "asks for commit 0123456" in await developer.refusal("approve", "pr-42", "--commit", "f" * 40)
     assert "add --yes" in await developer.refusal("approve", "pr-42"), "no terminal to ask on"
+    asked = await developer.refusal("approve", "pr-42", "--commit", COMMIT[:12])
+    assert f"Let commit {COMMIT} of environment pr-42 run" in asked, "others may start with the same digits"
     assert "needs no approval" in await developer.refusal("approve", "cart", "--yes")
     assert "already: give a longer --for" in await developer.refusal("extend", "cart", "--for", "1h")
     assert "is not a duration" in await developer.refusal("extend", "cart", "--for", "tomorrow")

@@ -30,7 +30,9 @@ def approve(
     selector: Selector,
     commit: Annotated[
         str,
-        typer.Option(help="The commit that you have read; fails if the environment asks for another one."),
+        typer.Option(
+            help="The commit that you have read; fails if the environment asks for another one. In full, nothing is asked."
+        ),
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     output: OutputOption = OutputFormat.TABLE,
@@ -54,7 +56,8 @@ def approve(
             f"Let commit {requested} of environment {environment.name} run, with the secrets of project "
             f"{environment.spec.project_ref.name}?"
         )
-        confirm(question, yes=yes or bool(commit))
+        # Only the full hash names one commit: another with the same first digits is made in seconds.
+        confirm(question, yes=yes or commit.lower() == requested)
         return _annotation(APPROVED_COMMIT, requested), f"approved commit {requested}"
 
     _change(cluster, selector, output, patch)
