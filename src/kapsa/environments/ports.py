@@ -78,6 +78,8 @@ class RenderRequest(msgspec.Struct, frozen=True, kw_only=True):
     host: str | None = None
     env_from: Sequence[dict[str, Any]] = ()
     """Secrets and ConfigMaps whose keys become environment variables."""
+    pull_secrets: Sequence[str] = ()
+    """The names of the Secrets for pulling images of all Registries, which the objects may not read."""
     pull_secret: str = ""
     """The Secret for pulling the project's images, if there is one."""
 

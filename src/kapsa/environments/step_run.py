@@ -50,6 +50,8 @@ class StepRun(msgspec.Struct, kw_only=True):
     """The kind and name of the issuer of its certificate."""
     wildcard_secret: str | None = None
     """A Secret of the operator's namespace whose certificate covers the host."""
+    revisit_after: float | None = None
+    """Seconds until the next run, if a step went on without something that no watch reports."""
     objects: Sequence[Manifest] = ()
     """The rendered objects."""
     render_inputs: str = ""

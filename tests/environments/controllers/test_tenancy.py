@@ -163,3 +163,53 @@ async def test_each_team_pulls_with_credentials_of_its_own(tenant: Tenant) -> No
     await tenant.environment()
     await tenant.ready()
     assert await pull_logins(tenant) == ["team:word-of-the-team"]
+
+
+def patient_reader(tenant: Tenant) -> dict[str, Any]:
+    """Return a Deployment whose pods wait for the Secret for pulling images."""
+    reader = deployment("web", "app:1")
+    volume = {"name": "wait", "secret": {"secretName": "kapsa-registry", "optional": True}}
+    reader["spec"]["template"]["spec"]["volumes"] = [volume]
+    return reader
+
+
+async def test_the_names_of_all_pull_secrets_are_reserved_whatever_the_project_uses(tenant: Tenant) -> None:
+    await shared_registry(tenant, imagePullSecret={"name": "other-pull"})
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    assert {"kapsa-registry", "other-pull"} <= set(tenant.systems.renderer.requests[-1].pull_secrets)
+
+
+async def test_credentials_to_pull_are_withheld_while_something_would_read_them(tenant: Tenant) -> None:
+    # As deployed before the name was reserved, or before a Registry had credentials to pull.
+    tenant.systems.renderer.objects = [patient_reader(tenant), service("web")]
+    await shared_registry(tenant)
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    await tenant.project(**registry_of(tenant, f"{tenant.name}/app"))
+    await tenant.sandbox.event("PullSecretWithheld", "Deployment web")
+    assert await secrets_of(tenant) == {}
+
+    tenant.systems.renderer.objects = [deployment("web", "app:2"), service("web")]
+    tenant.systems.images.push(f"{tenant.registry_host}/{tenant.name}/app:{commit_of('two')}")
+    await tenant.environment(commit="two")
+    await tenant.sandbox.exists("v1/Secret", "kapsa-registry", namespace=tenant.namespace_of("one"))
+    for pod in (await tenant.client.list("v1/Pod", namespace=tenant.namespace_of("one"))).items:
+        assert not any("secret" in each for each in pod["spec"].get("volumes") or ())
+
+
+async def test_credentials_to_pull_are_withheld_from_a_pod_that_outlives_its_workload(tenant: Tenant) -> None:
+    await shared_registry(tenant)
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    spec = patient_reader(tenant)["spec"]["template"]["spec"]
+    metadata = {"name": "old", "namespace": tenant.namespace_of("one")}
+    await tenant.client.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    await tenant.project(**registry_of(tenant, f"{tenant.name}/app"))
+    await tenant.sandbox.event("PullSecretWithheld", "Pod old")
+    assert await secrets_of(tenant) == {}
+    await tenant.client.delete("v1/Pod", "old", namespace=tenant.namespace_of("one"))
+    await tenant.sandbox.until(lambda: secrets_of(tenant), "the pull secret is copied", seconds=180)

@@ -372,7 +372,13 @@ def test_scheduling_fields_of_a_wrong_type_crash_nothing(nonsense: Any) -> None:
     ids=["volume", "projected", "csi", "envFrom", "env"],
 )
 def test_no_pod_reads_the_secret_for_pulling_images(pod: dict[str, Any]) -> None:
-    rules = FilterRules(namespace=NAMESPACE, hosts=[HOST], pull_secret="kapsa-registry")
+    rules = FilterRules(namespace=NAMESPACE, hosts=[HOST], pull_secrets=["kapsa-registry"])
     assert any("only for pulling images" in each for each in refusals(deployment(**pod), rules=rules))
     (kept,) = filter_objects([deployment(imagePullSecrets=[{"name": "kapsa-registry"}])], rules)
     assert kept["kind"] == "Deployment"
+
+
+def test_no_repository_brings_a_secret_with_the_name_of_one_for_pulling_images() -> None:
+    rules = FilterRules(namespace=NAMESPACE, hosts=[HOST], pull_secrets=["kapsa-registry"])
+    own = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "kapsa-registry"}}
+    assert any("reserved for the Secret for pulling" in each for each in refusals(own, rules=rules))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["containers", "entries", "main_containers", "pod_metadata", "pod_spec"]
+__all__ = ["containers", "entries", "main_containers", "pod_metadata", "pod_spec", "reads_secret"]
 
 _TEMPLATED = {
     ("apps", "Deployment"),
@@ -46,6 +46,22 @@ def entries(part: Mapping[str, Any], field: str) -> Iterator[dict[str, Any]]:
     """Yield the mappings in a list field, such as `env`. Other values are skipped."""
     listed = part.get(field)
     yield from (each for each in listed if isinstance(each, dict)) if isinstance(listed, list) else ()
+
+
+def reads_secret(spec: Mapping[str, Any], name: str) -> bool:
+    """Return whether a volume or a variable of a pod takes the content of a Secret."""
+    parts = [spec.get("volumes")]
+    for container in containers(spec):
+        parts += [container.get("env"), container.get("envFrom")]
+    return any(_holds_text(part, name) for part in parts)
+
+
+def _holds_text(part: Any, text: str) -> bool:
+    if isinstance(part, dict):
+        return any(_holds_text(each, text) for each in part.values())
+    if isinstance(part, list):
+        return any(_holds_text(each, text) for each in part)
+    return bool(part == text)
 
 
 def _template(manifest: Mapping[str, Any]) -> dict[str, Any] | None:

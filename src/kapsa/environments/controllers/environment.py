@@ -212,7 +212,7 @@ class EnvironmentController(Controller[Environment]):
         outcome = await advance(self.steps, visit)
         self._finish(environment, ctx, outcome)
         _sort_conditions(ctx)
-        return _requeue(outcome, lifetime.after)
+        return _requeue(outcome, lifetime.after, visit.revisit_after)
 
     async def finalize(self, environment: Environment, ctx: Context[Environment]) -> Requeue | None:
         left = await self._teardown.run(environment, ctx)
@@ -391,9 +391,8 @@ def _kept_until(environment: Environment, ctx: Context[Environment]) -> datetime
     return moment
 
 
-def _requeue(outcome: Waiting | StepFailure | None, left: float | None) -> Requeue | None:
-    """Return when to reconcile again if nothing changes before; `left` are the seconds until it may expire."""
-    due = [outcome.after] if outcome is not None and outcome.after is not None else []
-    if left is not None:
-        due.append(left)
+def _requeue(outcome: Waiting | StepFailure | None, *others: float | None) -> Requeue | None:
+    """Return when to reconcile again if nothing changes before; `others` are seconds, such as until it may expire."""
+    after = outcome.after if outcome is not None else None
+    due = [each for each in (after, *others) if each is not None]
     return Requeue(after=min(due)) if due else None

@@ -10,9 +10,22 @@ from collections.abc import Iterable
 
 from kapsa.adapters.errors import Refused
 from kapsa.adapters.oci.image_reference import DOCKER_HUB, ImageReference, split_endpoint
-from kapsa.environments.resources import Registry, RepositoryGrant, SecretReference, TeamNamespace
+from kapsa.environments.resources import (
+    ImagePullSecret,
+    Registry,
+    RepositoryGrant,
+    SecretReference,
+    TeamNamespace,
+)
 
-__all__ = ["ANY", "image_refusal", "own_credentials", "pull_credentials", "registry_refusal"]
+__all__ = [
+    "ANY",
+    "image_refusal",
+    "own_credentials",
+    "pull_credentials",
+    "pull_secret_names",
+    "registry_refusal",
+]
 
 ANY = "*"
 """The prefix of every repository."""
@@ -65,6 +78,11 @@ def _has_credentials(registry: Registry) -> bool:
         or registry.spec.image_pull_secret.secret_ref is not None
         or any(grant.pull_secret_ref is not None for grant in registry.spec.repositories or ())
     )
+
+
+def pull_secret_names(registries: Iterable[Registry]) -> list[str]:
+    """Return the names of the Secrets for pulling images, also those of Registries that a project does not use yet."""
+    return sorted({ImagePullSecret().name, *(each.spec.image_pull_secret.name for each in registries)})
 
 
 def pull_credentials(registry: Registry, team: TeamNamespace) -> SecretReference | None:

@@ -91,7 +91,7 @@ class EnvironmentRenderer:
             namespace=request.namespace,
             hosts=(request.host,) if request.host else (),
             pod_security=self._settings.pod_security,
-            pull_secret=request.pull_secret,
+            pull_secrets=request.pull_secrets,
             scheduling=SchedulingRules(
                 node_labels=self._settings.allowed_node_labels,
                 taints=self._settings.allowed_tolerations,

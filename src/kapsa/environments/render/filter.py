@@ -15,7 +15,7 @@ import msgspec
 from kapsa.adapters.errors import Refused
 from kapsa.adapters.manifests.manifest import Manifest, display_name
 from kapsa.adapters.manifests.pod_security import Level, pod_violations
-from kapsa.adapters.manifests.pod_templates import containers, pod_metadata, pod_spec
+from kapsa.adapters.manifests.pod_templates import pod_metadata, pod_spec, reads_secret
 from kapsa.environments.hosts.routing_rules import routing_refusals
 from kapsa.environments.render.scheduling_rules import SchedulingRules, scheduling_refusals
 
@@ -70,8 +70,8 @@ class FilterRules(msgspec.Struct, frozen=True, kw_only=True):
     """Hosts that are allocated to the environment."""
     pod_security: Level = "baseline"
     kinds: Sequence[str] = ALLOWED_KINDS
-    pull_secret: str = ""
-    """The Secret for pulling images. Only the kubelet may read it."""
+    pull_secrets: Collection[str] = ()
+    """The names of Secrets for pulling images, whether they exist or not. Only the kubelet may read them."""
     scheduling: SchedulingRules = SchedulingRules()
     objects: int = 300
     """The largest number of objects."""
@@ -142,6 +142,8 @@ def _problems(manifest: Manifest, rules: FilterRules) -> Iterator[str]:
         yield f"metadata.namespace is {metadata['namespace']!r}; leave it out"
     yield from _metadata_problems(metadata)
     yield from _kind_problems(manifest)
+    if manifest["kind"] == "Secret" and name in rules.pull_secrets:
+        yield "its name is reserved for the Secret for pulling images"
     yield from routing_refusals(manifest, hosts=rules.hosts, namespace=rules.namespace)
     if (spec := pod_spec(manifest)) is not None:
         yield from _pod_problems(spec, rules)
@@ -199,25 +201,10 @@ def _pod_problems(spec: Mapping[str, Any], rules: FilterRules) -> Iterator[str]:
         yield "automountServiceAccountToken must not be true"
     if _mounts_token(spec):
         yield "a volume would mount a token of the cluster"
-    if rules.pull_secret and _reads_secret(spec, rules.pull_secret):
-        yield f"a volume or variable reads Secret {rules.pull_secret}, which is only for pulling images"
+    for name in rules.pull_secrets:
+        if reads_secret(spec, name):
+            yield f"a volume or variable reads Secret {name}, which is only for pulling images"
     yield from scheduling_refusals(spec, rules.scheduling, namespace=rules.namespace)
-
-
-def _reads_secret(spec: Mapping[str, Any], name: str) -> bool:
-    """Return whether a volume or a variable takes the content of a Secret."""
-    parts = [spec.get("volumes")]
-    for container in containers(spec):
-        parts += [container.get("env"), container.get("envFrom")]
-    return any(_holds_text(part, name) for part in parts)
-
-
-def _holds_text(part: Any, text: str) -> bool:
-    if isinstance(part, dict):
-        return any(_holds_text(each, text) for each in part.values())
-    if isinstance(part, list):
-        return any(_holds_text(each, text) for each in part)
-    return bool(part == text)
 
 
 def _mounts_token(spec: Mapping[str, Any]) -> bool:

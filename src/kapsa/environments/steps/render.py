@@ -10,7 +10,7 @@ from kapsa.adapters.errors import Refused
 from kapsa.adapters.manifests.pod_templates import containers, entries, pod_spec
 from kapsa.adapters.oci.image_reference import ImageReference
 from kapsa.environments.build.missing_build import missing_build
-from kapsa.environments.images.repository_rules import image_refusal
+from kapsa.environments.images.repository_rules import image_refusal, pull_secret_names
 from kapsa.environments.names import REDEPLOY_REQUESTED
 from kapsa.environments.namespace_objects.children import RENDERED_KINDS, kind_string, shown
 from kapsa.environments.namespace_objects.copies import COPIED_FROM
@@ -53,6 +53,7 @@ class RenderStep:
             host=visit.host,
             env_from=env_from(visit),
             pull_secret=pull_secret_name(visit),
+            pull_secrets=pull_secret_names(visit.ctx.list(Registry, namespace="")),
         )
         made = await self._renderer.render(request)
         visit.warnings = (*made.warnings, *_fixed_images(visit, made.objects), *_unused_runtime(visit))

@@ -13,12 +13,20 @@ from typing import ClassVar
 
 from kapsa.adapters.oci.credentials import RegistryCredentials, docker_config
 from kapsa.environments.images.repository_rules import pull_credentials
-from kapsa.environments.namespace_objects.copies import CONFIG_MAP, SECRET, Copies, Copy, MissingSourceError
+from kapsa.environments.namespace_objects.copies import (
+    CONFIG_MAP,
+    COPIED_FROM,
+    SECRET,
+    Copies,
+    Copy,
+    MissingSourceError,
+)
 from kapsa.environments.namespace_objects.reserved_names import KEPT_BY_OPERATOR, RESERVED
+from kapsa.environments.namespace_objects.secret_readers import pods_that_read, workloads_that_read
 from kapsa.environments.resources import Registry
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.step_run import Manifest, StepRun
-from kapsa.environments.steps.step import Done, Outcome, StepFailure
+from kapsa.environments.steps.step import RETRY_SECONDS, Done, Outcome, StepFailure
 
 __all__ = ["SecretsStep", "env_from", "pull_secret_name"]
 
@@ -37,7 +45,7 @@ class SecretsStep:
         self._copies = copies
 
     async def run(self, visit: StepRun) -> Outcome:
-        copies = _desired_copies(visit)
+        copies, readers = await _without_readers(visit, _desired_copies(visit))
         if (refusal := _refusal(copies)) is not None:
             return refusal
         try:
@@ -56,11 +64,41 @@ class SecretsStep:
                 "secrets are withheld: the commit comes from a fork and has not been approved",
                 reason="SecretsWithheld",
             )
-        return Done(f"namespace {visit.namespace} is ready{_note(visit)}", reason="NamespaceReady")
+        return Done(f"namespace {visit.namespace} is ready{_note(visit, readers)}", reason="NamespaceReady")
 
 
-def _note(visit: StepRun) -> str:
+async def _without_readers(visit: StepRun, copies: Sequence[Copy]) -> tuple[list[Copy], list[str]]:
+    """Return the copies without the pull secret if something in the namespace would read it, and what that is.
+
+    The next version is rendered nevertheless. It may not read the pull secret, so the copy is made once it runs.
+    """
+    readers: list[str] = []
+    for copy in copies:
+        if copy.origin != "registry":
+            continue
+        readers += workloads_that_read(visit, copy.target_name)
+        live = visit.ctx.get(SECRET, copy.target_name, namespace=visit.namespace)
+        if not readers and (live is None or COPIED_FROM not in (live["metadata"].get("labels") or {})):
+            readers += await pods_that_read(visit, copy.target_name)
+    if not readers:
+        return list(copies), []
+    visit.revisit_after = RETRY_SECONDS  # pods are not watched
+    visit.ctx.event("Warning", "PullSecretWithheld", _withheld(readers), action="Copy")
+    return [each for each in copies if each.origin != "registry"], readers
+
+
+def _withheld(readers: Sequence[str]) -> str:
+    more = f" and {len(readers) - 1} more" if len(readers) > 1 else ""
+    return (
+        f"the credentials to pull are withheld while {readers[0]}{more} would read them: remove the volume or the "
+        "variable, and delete the pods that still have it"
+    )
+
+
+def _note(visit: StepRun, readers: Sequence[str]) -> str:
     """Return a note for people whose private images cannot be pulled."""
+    if readers:
+        return f"; {_withheld(readers)}"
     registry = visit.registry
     if registry is None or registry.spec.auth is None or pull_secret_name(visit):
         return ""

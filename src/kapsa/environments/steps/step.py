@@ -21,6 +21,7 @@ from kapsa.environments.step_run import StepRun
 from kapsa.runtime import ApiError, BadRequest, Context, Forbidden, Invalid, TooLarge
 
 __all__ = [
+    "RETRY_SECONDS",
     "Done",
     "Outcome",
     "Step",
