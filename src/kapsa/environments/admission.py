@@ -220,7 +220,8 @@ async def _team_of(client: Client, project: Project) -> TeamNamespace:
 
 async def _project_of(client: Client, environment: Environment) -> Project:
     namespace = await _find(client, NAMESPACE, environment.namespace)
-    if (key := project_key(namespace, environment)) is not None:
+    key = project_key(namespace)
+    if key is not None and key.name == environment.spec.project_ref.name:
         project: Project | None = await _find(client, Project, key.name, namespace=key.namespace)
         if project is not None and is_namespace_of(namespace, project):
             return project

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.git.address import is_commit
+from kapsa.adapters.git.client import Refs
 from kapsa.adapters.oci.registries import DigestCache, Images
 from kapsa.environments.controllers.transitions import deletion, record, transitions
 from kapsa.environments.expiry import Expiry, ExpiryVerdict, parse_moment, server_time
@@ -48,7 +49,7 @@ from kapsa.environments.steps.policy import NETWORK_POLICY, PolicyStep
 from kapsa.environments.steps.render import RenderStep
 from kapsa.environments.steps.route import RouteStep
 from kapsa.environments.steps.secrets import SecretsStep
-from kapsa.environments.steps.step import Step, StepFailure, Waiting, advance, from_outside, report
+from kapsa.environments.steps.step import Step, StepFailure, Waiting, advance, enforce, from_outside, report
 from kapsa.environments.steps.teardown import Teardown
 from kapsa.environments.steps.tls import TlsStep
 from kapsa.environments.steps.verify import VerifyStep
@@ -136,11 +137,15 @@ class EnvironmentController(Controller[Environment]):
         """The environments whose deletion was recorded last."""
         self._kept = KeptValues()
         self._render = RenderStep(renderer, access, self._kept)
-        self.steps: Sequence[Step] = (
+        self._walls: Sequence[Step] = (
             NamespaceStep(),
             PolicyStep(),
             SecretsStep(self._copies),
             ApprovalStep(owned),
+        )
+        """The steps that need no repository. They always run: what an administrator withdraws must be gone."""
+        self.steps: Sequence[Step] = (
+            *self._walls,
             BuildStep(builds, digests, access, owned),
             HostStep(domains),
             self._render,
@@ -197,18 +202,23 @@ class EnvironmentController(Controller[Environment]):
         try:
             commit = await self._commit(environment, project, ctx)
             _record_commit(commit, environment, ctx)
-            lifetime = await self._judge_expiry(environment, project, ctx)
-            if lifetime.expired:
-                await self._expire(environment, ctx)
-                return None
-            if environment.spec.suspended:
-                # Nothing is built while suspended: the last deployed commit stays until it resumes.
-                if ctx.status.commit_sha is None:
-                    return self._never_deployed(ctx, lifetime)
-                commit = ctx.status.commit_sha
-            visit = await self._visit(environment, project, commit, ctx)
         except ExternalError as error:
-            return self._stop(ctx, error)
+            if not environment.spec.suspended or ctx.status.commit_sha is None:
+                return await self._stop(environment, project, ctx, error)
+        lifetime = await self._judge_expiry(environment, project, ctx)
+        if lifetime.expired:
+            await self._expire(environment, ctx)
+            return None
+        if environment.spec.suspended:
+            # Nothing is built while suspended: the last deployed commit stays until it resumes.
+            if ctx.status.commit_sha is None:
+                return self._never_deployed(ctx, lifetime)
+            commit = ctx.status.commit_sha
+        try:
+            refs = await self._refs(environment, project, commit, ctx)
+        except ExternalError as error:
+            return await self._stop(environment, project, ctx, error)
+        visit = self._visit(environment, project, commit, ctx, refs)
         outcome = await advance(self.steps, visit)
         self._finish(environment, ctx, outcome)
         _sort_conditions(ctx)
@@ -229,9 +239,14 @@ class EnvironmentController(Controller[Environment]):
     # -- before the steps ------------------------------------------------------------------------------------
 
     def _project(self, environment: Environment, ctx: Context[Environment]) -> Project | None:
+        """Return the Project of the environment, if the environment names the one that owns its namespace."""
+        project = self._owner(environment, ctx)
+        return project if project is not None and project.name == environment.spec.project_ref.name else None
+
+    def _owner(self, environment: Environment, ctx: Context[Environment]) -> Project | None:
         """Return the Project that owns the environment's namespace, whatever the tenant writes."""
         namespace = ctx.get(NAMESPACE, environment.namespace, namespace="", track=True)
-        key = project_key(namespace, environment)
+        key = project_key(namespace)
         if namespace is None or key is None:
             return None
         project = ctx.get(Project, key.name, namespace=key.namespace, track=True)
@@ -242,6 +257,9 @@ class EnvironmentController(Controller[Environment]):
         if lifetime.expired:
             await self._expire(environment, ctx)
             return None
+        owner = self._owner(environment, ctx)
+        if owner is not None:
+            await self._keep_walls(environment, owner, ctx)
         ctx.condition("Ready", False, reason=PROJECT_MISSING, message=project_missing(environment))
         if environment.status.namespace is None:
             ctx.status.phase = "Pending"
@@ -270,13 +288,24 @@ class EnvironmentController(Controller[Environment]):
             pull_request=source.pr_number,
         )
 
-    async def _visit(
+    async def _refs(
         self, environment: Environment, project: Project, commit: str, ctx: Context[Environment]
+    ) -> Refs | None:
+        """Return the branches of the repository, if they decide whether the commit is trusted."""
+        if not needs_refs(environment, project, commit):
+            return None
+        refs = (await self._listings.containing(commit, ctx, project)).refs
+        record_trust(ctx.status, commit, refs)
+        return refs
+
+    def _visit(
+        self,
+        environment: Environment,
+        project: Project,
+        commit: str,
+        ctx: Context[Environment],
+        refs: Refs | None = None,
     ) -> StepRun:
-        refs = None
-        if needs_refs(environment, project, commit):
-            refs = (await self._listings.containing(commit, ctx, project)).refs
-            record_trust(ctx.status, commit, refs)
         team = team_of(ctx, project)
         registry, refusal = None, ""
         if project.spec.registry is not None and project.spec.registry.name is not None:
@@ -298,10 +327,22 @@ class EnvironmentController(Controller[Environment]):
 
     # -- after them ------------------------------------------------------------------------------------------
 
-    def _stop(self, ctx: Context[Environment], error: ExternalError) -> Requeue | None:
-        """Report that the repository did not resolve the commit. No step runs, and what is deployed stays."""
+    async def _keep_walls(
+        self, environment: Environment, project: Project, ctx: Context[Environment]
+    ) -> Waiting | StepFailure | None:
+        """Run the steps that need no repository, for what is deployed. It is trusted only if that is recorded."""
+        if ctx.status.namespace is None:
+            return None
+        commit = ctx.status.commit_sha or ctx.status.seen_commit or ""
+        return await enforce(self._walls, self._visit(environment, project, commit, ctx))
+
+    async def _stop(
+        self, environment: Environment, project: Project, ctx: Context[Environment], error: ExternalError
+    ) -> Requeue | None:
+        """Report that the repository did not resolve the commit. What is deployed stays, within its walls."""
         outcome = from_outside(error)
-        report(ctx, self._render, outcome)
+        if await self._keep_walls(environment, project, ctx) is None:
+            report(ctx, self._render, outcome)
         expires = ctx.status.expires_at
         left = (expires - ctx.now()).total_seconds() if expires is not None else 0.0
         # A time that has passed takes effect once the requested commit is resolved.

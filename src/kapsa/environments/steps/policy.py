@@ -17,7 +17,7 @@ from kapsa.environments.step_run import Manifest, StepRun
 from kapsa.environments.steps.secrets import pull_secret_name
 from kapsa.environments.steps.step import Done, Outcome, Waiting
 from kapsa.environments.tenancy.network import SOLVER_PORT, cluster_dns, ingress_controller, internet
-from kapsa.environments.tenancy.quota import environment_quota, hard_limits, is_enforced
+from kapsa.environments.tenancy.quota import environment_quota, hard_limits, is_enforced, quota_refusal
 from kapsa.environments.tenancy.shared_services import shared_egress
 from kapsa.environments.tenancy.team_access import ENVIRONMENT_ACCESS, grant_access
 from kapsa.runtime import Quantity
@@ -67,6 +67,9 @@ class PolicyStep:
             access=ENVIRONMENT_ACCESS,
             enabled=visit.settings.team_access,
         )
+        # Last: a Project that asks for too much still gets its walls, and what an administrator withdraws is gone.
+        if (refusal := quota_refusal(visit.project, visit.settings)) is not None:
+            raise refusal
         if not enforced:
             return Waiting(message="the quota is not enforced yet", reason="QuotaPending")
         return Done("quota, limits and network policies are in place", reason="PolicyInPlace")

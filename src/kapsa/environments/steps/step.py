@@ -28,6 +28,7 @@ __all__ = [
     "StepFailure",
     "Waiting",
     "advance",
+    "enforce",
     "from_outside",
     "is_refusal",
 ]
@@ -115,6 +116,16 @@ async def advance(steps: Sequence[Step], visit: StepRun) -> Waiting | StepFailur
         if all(later.condition != step.condition for later in steps[number + 1 :]):
             visit.ctx.condition(step.condition, True, reason=outcome.reason, message=_safe(outcome.message))
     visit.ctx.status.failure = None
+    return None
+
+
+async def enforce(steps: Sequence[Step], visit: StepRun) -> Waiting | StepFailure | None:
+    """Run the steps up to the first that is not done, and report that one only, for a run that ends after them."""
+    for step in steps:
+        outcome = await _timed(step, visit)
+        if not isinstance(outcome, Done):
+            report(visit.ctx, step, outcome)
+            return outcome
     return None
 
 

@@ -28,12 +28,12 @@ PROJECT_MISSING = "ProjectMissing"
 """The reason for Environments that belong to no Project."""
 
 
-def project_key(namespace: Mapping[str, Any] | None, environment: Environment) -> Key | None:
-    """Return the key of the Project that owns the namespace, if the environment names the same one."""
+def project_key(namespace: Mapping[str, Any] | None) -> Key | None:
+    """Return the key of the Project that owns the namespace, by its annotation."""
     if namespace is None:
         return None
     team, _, name = (namespace["metadata"].get("annotations") or {}).get(OWNER, "").partition("/")
-    return Key(team, name) if name and name == environment.spec.project_ref.name else None
+    return Key(team, name) if name else None
 
 
 def is_namespace_of(namespace: Mapping[str, Any], project: Project) -> bool:

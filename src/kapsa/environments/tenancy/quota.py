@@ -10,7 +10,7 @@ from kapsa.environments.resources import Project
 from kapsa.environments.settings import PREFIX, Settings
 from kapsa.runtime import Change, Quantity
 
-__all__ = ["environment_quota", "hard_limits", "is_enforced", "limits_changed"]
+__all__ = ["environment_quota", "hard_limits", "is_enforced", "limits_changed", "quota_refusal"]
 
 _FIELDS = ("cpu", "memory", "storage", "ephemeral_storage", "pods", "objects")
 _SPELLED = {"ephemeral_storage": "ephemeralStorage"}
@@ -37,25 +37,45 @@ def environment_quota(project: Project, settings: Settings) -> dict[str, Quantit
     """Return the limits of each environment of a project, by the name of the field. One that is absent is
     unlimited.
 
-    Raises Refused if the Project sets more than the ceiling.
+    The default holds for a field that the Project sets to more than the ceiling.
     """
     quota: dict[str, Quantity] = {}
     for name in _FIELDS:
-        text = getattr(settings, f"quota_{name}")
-        default = Quantity(text) if text else None
-        chosen = getattr(project.spec.resources.default_quota, name, None)
-        amount = Quantity(str(chosen)) if chosen is not None else default
-        if amount is None:
-            continue
-        if default is not None and amount > (ceiling := default * settings.quota_ceiling):
-            raise Refused(
+        chosen, ceiling, default = _chosen(project, name), _ceiling(settings, name), _default(settings, name)
+        refused = chosen is not None and ceiling is not None and chosen > ceiling
+        amount = default if chosen is None or refused else chosen
+        if amount is not None:
+            quota[name] = amount
+    return quota
+
+
+def quota_refusal(project: Project, settings: Settings) -> Refused | None:
+    """Return the error for a Project that sets more than the ceiling; None if it does not."""
+    for name in _FIELDS:
+        amount, ceiling = _chosen(project, name), _ceiling(settings, name)
+        if amount is not None and ceiling is not None and amount > ceiling:
+            return Refused(
                 f"resources.defaultQuota.{_SPELLED.get(name, name)} of the Project is {amount}, but at most {ceiling} is allowed",
                 reason="QuotaAboveCeiling",
                 hint=f"Set it to less, or ask an administrator to raise {PREFIX}QUOTA_{name.upper()} or "
                 f"{PREFIX}QUOTA_CEILING",
             )
-        quota[name] = amount
-    return quota
+    return None
+
+
+def _chosen(project: Project, name: str) -> Quantity | None:
+    chosen = getattr(project.spec.resources.default_quota, name, None)
+    return Quantity(str(chosen)) if chosen is not None else None
+
+
+def _default(settings: Settings, name: str) -> Quantity | None:
+    text = getattr(settings, f"quota_{name}")
+    return Quantity(text) if text else None
+
+
+def _ceiling(settings: Settings, name: str) -> Quantity | None:
+    default = _default(settings, name)
+    return default * settings.quota_ceiling if default is not None else None
 
 
 def hard_limits(quota: Mapping[str, Quantity]) -> dict[str, str]:

@@ -1,0 +1,113 @@
+"""What an administrator withdraws is gone from an environment, whatever its team writes to keep it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from kapsa.adapters.errors import Unreachable
+from kapsa.environments.names import APPROVED_COMMIT
+from kapsa.environments.resources import DomainPool, Environment
+from kapsa.environments.tenancy.roles import people_roles
+from tests.environments.fakes import commit_of
+from tests.environments.tenant import Tenant, secret
+
+GROUP = "rbac.authorization.k8s.io"
+ROLE_BINDING = f"{GROUP}/v1/RoleBinding"
+DEPLOYMENT, POLICY = "apps/v1/Deployment", "networking.k8s.io/v1/NetworkPolicy"
+
+
+async def unresolvable_commit(tenant: Tenant) -> None:
+    await patch(tenant, {"spec": {"source": {"commitSha": "deadbee"}}})
+    await tenant.reaches("one", "Ready", "False")
+
+
+async def quota_above_the_ceiling(tenant: Tenant) -> None:
+    await tenant.project(resources={"defaultQuota": {"cpu": "100000"}})
+    await tenant.reaches("one", "NamespaceReady", "False", "QuotaAboveCeiling")
+
+
+async def another_project(tenant: Tenant) -> None:
+    await patch(tenant, {"spec": {"projectRef": {"name": "x"}}})
+    await tenant.reaches("one", "Ready", "False", "ProjectMissing")
+
+
+async def patch(tenant: Tenant, content: dict[str, Any]) -> None:
+    await tenant.client.patch(Environment, "one", content, namespace=tenant.home)
+
+
+async def pool(tenant: Tenant, *services: dict[str, Any]) -> None:
+    name = f"pool-{tenant.sandbox.unique}"
+    spec = {"baseDomains": [f"{name}.example.com"], "sharedServices": list(services)}
+    await tenant.sandbox.apply(DomainPool, name, spec)
+
+
+async def person(tenant: Tenant) -> None:
+    """Bind a person to `edit` in the namespace of the team."""
+    for role in people_roles():
+        await tenant.client.apply(role, field_manager="person", force=True)
+    binding = {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "people", "namespace": tenant.name},
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "edit"},
+        "subjects": [{"kind": "User", "name": "leaver", "apiGroup": GROUP}],
+    }
+    await tenant.client.apply(binding, field_manager="person", force=True)
+
+
+@pytest.mark.parametrize("freeze", [unresolvable_commit, quota_above_the_ceiling, another_project])
+async def test_shared_services_and_access_are_withdrawn_from_an_environment_that_fails(
+    tenant: Tenant, freeze: Callable[[Tenant], Awaitable[None]]
+) -> None:
+    await person(tenant)
+    await pool(tenant, {"name": "postgres", "cidrs": ["10.20.0.0/28"]})
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    inside = tenant.namespace_of("one")
+    await tenant.sandbox.exists(POLICY, "kapsa-shared-services", namespace=inside)
+    await tenant.sandbox.exists(ROLE_BINDING, "kapsa-pods-edit", namespace=inside)
+    await freeze(tenant)
+    await pool(tenant)
+    await tenant.client.delete(ROLE_BINDING, "people", namespace=tenant.name)
+    await tenant.sandbox.gone(POLICY, "kapsa-shared-services", namespace=inside)
+    await tenant.sandbox.gone(ROLE_BINDING, "kapsa-pods-edit", namespace=inside)
+
+
+async def test_an_environment_whose_project_asks_for_too_much_has_the_default_quota(tenant: Tenant) -> None:
+    await tenant.project(resources={"defaultQuota": {"cpu": "16"}})
+    await tenant.environment()
+    await tenant.ready()
+    await quota_above_the_ceiling(tenant)
+    quota = await tenant.client.get("v1/ResourceQuota", "kapsa-quota", namespace=tenant.namespace_of("one"))
+    assert quota["spec"]["hard"]["limits.cpu"] == "8"
+
+
+async def test_an_environment_whose_next_commit_is_unknown_can_be_put_to_sleep(tenant: Tenant) -> None:
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    await unresolvable_commit(tenant)
+    await patch(tenant, {"spec": {"suspended": True}})
+    await tenant.reaches("one", "Ready", "False", "Suspended")
+    web = await tenant.client.get(DEPLOYMENT, "web", namespace=tenant.namespace_of("one"))
+    assert web["spec"]["replicas"] == 0
+
+
+@pytest.mark.virtual_time
+async def test_an_approval_is_withdrawn_while_the_repository_does_not_respond(tenant: Tenant) -> None:
+    await secret(tenant, "settings", tenant.name, KEY="value")
+    await tenant.project(secrets=[{"name": "settings"}])
+    await tenant.environment(source={"commitSha": commit_of("fork"), "prNumber": 7})
+    await tenant.reaches("one", "Ready", "False", "ApprovalRequired")
+    await patch(tenant, {"metadata": {"annotations": {APPROVED_COMMIT: commit_of("fork")}}})
+    await tenant.ready()
+    tenant.systems.git.error = Unreachable("git.example.com does not answer")
+    await tenant.restart()
+    await patch(tenant, {"metadata": {"annotations": {APPROVED_COMMIT: None}}})
+    inside = tenant.namespace_of("one")
+    await tenant.sandbox.gone(DEPLOYMENT, "web", namespace=inside)
+    await tenant.sandbox.gone("v1/Secret", "settings", namespace=inside)
