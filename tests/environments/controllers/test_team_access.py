@@ -122,6 +122,22 @@ async def test_nobody_gets_access_by_other_roles_or_other_namespaces(tenant: Ten
     await have(tenant, tenant.namespace_of("one"), {**nobody, "viewer": {"kapsa-pods-view"}})
 
 
+async def test_an_annotation_of_the_binding_does_not_keep_the_access_of_a_person_who_leaves(
+    tenant: Tenant,
+) -> None:
+    await installed(tenant)
+    await bind(tenant, "admin", user("leaver"))
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    await have(tenant, tenant.namespace_of("one"), {"leaver": {"kapsa-pods-edit"}})
+    note = {"metadata": {"annotations": {"catalyst.dev/owner": "x/y"}}}
+    await tenant.client.patch(ROLE_BINDING, "people-admin", note, namespace=tenant.name)
+    await tenant.client.delete(ROLE_BINDING, "people-admin", namespace=tenant.name)
+    for namespace in (tenant.home, tenant.namespace_of("one")):
+        await have(tenant, namespace, {"leaver": set()})
+
+
 async def test_a_binding_that_is_widened_by_hand_is_restored(tenant: Tenant) -> None:
     await installed(tenant)
     await bind(tenant, "view", user("viewer"))

@@ -20,7 +20,7 @@ from kapsa.environments.tenancy.roles import (
     PODS_EDIT,
     PODS_VIEW,
 )
-from kapsa.runtime import Cache, Context, Key, PolicyRule, StoredObject, rule_for
+from kapsa.runtime import Cache, Context, GroupVersionKind, Key, PolicyRule, StoredObject, rule_for
 
 __all__ = [
     "ACCESS_RULES",
@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 ROLE_BINDING = "rbac.authorization.k8s.io/v1/RoleBinding"
+_NAMESPACE = GroupVersionKind("", "v1", "Namespace")
 _GROUP = "rbac.authorization.k8s.io"
 _VIEWERS, _EDITORS = frozenset({"view"}), frozenset({"edit", "admin"})
 
@@ -105,24 +106,26 @@ def _binding(ctx: Context[Any], namespace: str, role: str, subjects: list[dict[s
 
 
 def projects_of_binding(binding: StoredObject, cache: Cache) -> Iterable[Key]:
-    """Map a RoleBinding to the Projects in its namespace, or to the Project that it was created for."""
-    owner = _owner(binding)
-    return [owner] if owner else [each.key for each in _projects(binding, cache)]
+    """Map a RoleBinding to the Projects in its namespace, and to the Project that its namespace was created for."""
+    return [*_owner(binding, cache), *(each.key for each in _projects(binding, cache))]
 
 
 def environments_of_binding(binding: StoredObject, cache: Cache) -> Iterable[Key]:
-    """Map a RoleBinding to the Environments of the team's Projects, or to the one that it was created for."""
-    owner = _owner(binding)
-    if owner:
-        return [owner]
+    """Map a RoleBinding to the Environments of the team's Projects, and to the one whose namespace it is in."""
     homes = [namespace_name(each.namespace, each.name) for each in _projects(binding, cache)]
-    return [each.key for home in homes for each in cache.select(Environment.gvk, namespace=home)]
+    environments = [each.key for home in homes for each in cache.select(Environment.gvk, namespace=home)]
+    return [*_owner(binding, cache), *environments]
 
 
 def _projects(binding: StoredObject, cache: Cache) -> list[StoredObject]:
     return cache.select(Project.gvk, namespace=binding.namespace)
 
 
-def _owner(binding: StoredObject) -> Key | None:
-    namespace, _, name = binding.annotations().get(OWNER, "").partition("/")
-    return Key(namespace, name) if namespace and name else None
+def _owner(binding: StoredObject, cache: Cache) -> list[Key]:
+    """Return the owner of the namespace that one of our bindings is in, by the namespace's annotation.
+
+    An annotation of the binding proves nothing: its team can write any.
+    """
+    home = cache.get(_NAMESPACE, Key("", binding.namespace)) if binding.name in BOUND_ROLES else None
+    namespace, _, name = (home.annotations().get(OWNER, "") if home is not None else "").partition("/")
+    return [Key(namespace, name)] if namespace and name else []
