@@ -30,6 +30,8 @@ class FakeGit:
     def __init__(self) -> None:
         self.branches: dict[str, str] = {"main": commit_of("main")}
         self.pull_requests: dict[int, str] = {}
+        self.history: set[str] = set()
+        """Commits that a branch was at earlier."""
         self.commit_times: dict[str, datetime] = {}
         self.times_error: ExternalError | None = None
         self.error: ExternalError | None = None
@@ -67,6 +69,11 @@ class FakeGit:
         pull_request: int | None = None,
     ) -> str:
         return (await self.ls_remote(url, credentials)).complete(beginning, pull_request=pull_request)
+
+    async def in_branches(self, url: str, commit: str, *, credentials: GitCredentials | None = None) -> bool:
+        if self.error is not None:
+            raise self.error
+        return commit in {*self.history, *self.branches.values()}
 
 
 class FakeRenderer:

@@ -64,6 +64,10 @@ class CommitResolver(Protocol):
         pull_request: int | None = None,
     ) -> str: ...
 
+    async def in_branches(
+        self, url: str, commit: str, *, credentials: GitCredentials | None = None
+    ) -> bool: ...
+
 
 class RenderRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The commit to render, and the values to set in its objects."""

@@ -470,6 +470,23 @@ async def test_an_abbreviated_commit_is_not_completed_with_one_of_a_fork(
     assert await repositories.complete(url, prefix, pull_request=7) == fork
 
 
+async def test_only_a_commit_in_the_history_of_a_branch_is_in_branches(
+    repositories: Repositories, git_repository: GitRepository
+) -> None:
+    old = git_repository.commit({"a": "1"})
+    new = git_repository.commit({"a": "2"})
+    tree = git_repository.git("rev-parse", f"{old}^{{tree}}")
+    fork = colliding_commit(git_repository, tree, old[:1])
+    git_repository.git("update-ref", "refs/pull/7/head", fork)
+    url = git_repository.url
+    async with repositories.checkout(url, fork, pull_request=7):
+        pass
+    assert await repositories.in_branches(url, old)
+    assert await repositories.in_branches(url, new)
+    assert not await repositories.in_branches(url, fork)
+    assert not await repositories.in_branches(url, "0" * 40)
+
+
 async def test_cancelling_a_fetch_leaves_nothing_half_done(
     tmp_path: Path, repositories: Repositories, git_server: GitServer, git_repository: GitRepository
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.adapters.errors import Refused
+from kapsa.adapters.errors import Refused, Unreachable
 from kapsa.environments.names import APPROVED_COMMIT
 from kapsa.environments.resources import Environment
 from tests.environments.fakes import commit_of, deployment, service
@@ -103,6 +103,52 @@ async def test_a_trusted_commit_keeps_serving_when_its_branch_moves_on(tenant: T
     await tenant.ready()
     assert await deployments_of(tenant) == [f"app:{commit_of('fork')[:12]}"]
     assert await secrets_of(tenant) == {"settings"}
+
+
+async def forget_trust(tenant: Tenant) -> None:
+    """Leave the status as versions of the operator wrote it that did not record which commits they trust."""
+    await tenant.sandbox.harness.stop()
+    content = {"status": {"trustedCommits": None}}
+    await tenant.client.patch(Environment, "one", content, namespace=tenant.home, subresource="status")
+
+
+async def serves(tenant: Tenant) -> bool:
+    return await deployments_of(tenant) == [f"app:{commit_of('fork')[:12]}"]
+
+
+@pytest.mark.parametrize("responds", [True, False])
+async def test_an_upgrade_does_not_stop_a_commit_of_a_branch_that_has_moved_on(
+    tenant: Tenant, responds: bool
+) -> None:
+    await secret(tenant, "settings", tenant.name, KEY="value")
+    await tenant.project(secrets=[{"name": "settings"}])
+    tenant.systems.git.push("theirs", "fork")
+    await tenant.environment(source=FORK)
+    await tenant.ready()
+    await forget_trust(tenant)
+    tenant.systems.git.push("theirs", "next")
+    tenant.systems.git.history.add(commit_of("fork"))
+    if not responds:
+        tenant.systems.git.error = Unreachable("git.example.com does not answer")
+    await tenant.start()
+    await tenant.environment(source=FORK, config={"envVars": [{"name": "A", "value": "1"}]})
+    await tenant.reaches("one", "Ready", str(responds))
+    assert await serves(tenant)
+    assert await secrets_of(tenant) == {"settings"}
+    tenant.systems.git.error = None
+    assert (await tenant.ready()).status.trusted_commits == [commit_of("fork")]
+
+
+async def test_an_upgrade_stops_a_commit_that_is_in_no_branch_and_not_approved(tenant: Tenant) -> None:
+    await tenant.project()
+    tenant.systems.git.push("theirs", "fork")
+    await tenant.environment(source=FORK)
+    await tenant.ready()
+    await forget_trust(tenant)
+    tenant.systems.git.push("theirs", "next")
+    await tenant.start()
+    await tenant.reaches("one", "DeploymentReady", "False", "ApprovalRequired")
+    assert await deployments_of(tenant) == []
 
 
 async def test_a_commit_that_a_branch_had_is_stopped_when_the_project_trusts_no_pull_request(

@@ -25,10 +25,10 @@ from kapsa.adapters.git.client import Git
 from kapsa.adapters.git.credentials import GitCredentials
 from kapsa.adapters.process.file_lock import lock, lock_if_free
 
-__all__ = ["RepositoryCache", "Source"]
+__all__ = ["ALL_HISTORY", "RepositoryCache", "Source", "disk_usage"]
 
 _KEPT_REFS = "refs/kapsa"
-_ALL_HISTORY = 2_147_483_647
+ALL_HISTORY = 2_147_483_647
 """The depth that stands for the complete history, also in a shallow repository."""
 _POLL_SECONDS = 0.05
 _MOST_COLLISIONS = 64
@@ -162,7 +162,7 @@ class RepositoryCache:
                 refspecs = [
                     f"+refs/{kind}/*:{_KEPT_REFS}/{kind}/*" for kind in ("heads", "pull", "merge-requests")
                 ]
-                await self._fetch(repository, source, refspecs, depth=_ALL_HISTORY)
+                await self._fetch(repository, source, refspecs, depth=ALL_HISTORY)
         if not await self._has(repository, commit):
             raise ExternalNotFound(
                 f"{source.url} has no commit {commit}",
@@ -174,7 +174,7 @@ class RepositoryCache:
         """Fetch the whole history of the references that should lead to the commit."""
         for hint in source.hints:
             with contextlib.suppress(ExternalNotFound):
-                await self._fetch(repository, source, [f"+{hint}:{_KEPT_REFS}/{hint}"], depth=_ALL_HISTORY)
+                await self._fetch(repository, source, [f"+{hint}:{_KEPT_REFS}/{hint}"], depth=ALL_HISTORY)
 
     async def in_history(self, repository: Path, source: Source, prefix: str) -> list[str]:
         """Return the commits that start with `prefix` in the fetched history of the source's hints.
@@ -201,7 +201,7 @@ class RepositoryCache:
             refspecs,
             credentials=source.credentials,
             depth=depth,
-            measure=lambda: _disk_usage(repository),
+            measure=lambda: disk_usage(repository),
         )
 
     async def _has(self, repository: Path, commit: str) -> bool:
@@ -212,7 +212,7 @@ class RepositoryCache:
 
     def _evict(self, current: Path) -> None:
         """Remove the least recently used repositories, except this one, until the cache fits."""
-        sizes = {path: _disk_usage(path) for path in self._directory.glob("*.git")}
+        sizes = {path: disk_usage(path) for path in self._directory.glob("*.git")}
         total = sum(sizes.values())
         for path in sorted(sizes, key=lambda path: _used_at(path.with_suffix(".lock"))):
             if total <= self._max_bytes:
@@ -230,7 +230,8 @@ def _used_at(path: Path) -> float:
         return 0.0
 
 
-def _disk_usage(directory: Path) -> int:
+def disk_usage(directory: Path) -> int:
+    """Return the size of all files in a directory."""
     return sum(size for size in _file_sizes(directory))
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from kapsa.adapters.errors import ExternalNotFound
 from kapsa.adapters.git._repository_cache import RepositoryCache, Source
 from kapsa.adapters.git.address import check_commit, is_commit
+from kapsa.adapters.git.branch_history import BranchHistory
 from kapsa.adapters.git.checkout import Checkout, CheckoutLimits, export
 from kapsa.adapters.git.client import Git
 from kapsa.adapters.git.credentials import GitCredentials
@@ -47,6 +48,7 @@ class Repositories:
         self._cache = RepositoryCache(directory / "repositories", git, max_bytes=max_bytes)
         self._instances = directory / "checkouts"
         self._git = git
+        self._history = BranchHistory(git)
         self._max_checkouts = max_checkouts
         self._limits = limits or CheckoutLimits()
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
@@ -120,6 +122,13 @@ class Repositories:
                 hint="Use the full commit hash",
             )
         return commits[0]
+
+    async def in_branches(self, url: str, commit: str, *, credentials: GitCredentials | None = None) -> bool:
+        """Return whether the commit is in the history of a branch, not only of pull requests.
+
+        Raises `ExternalError`, which is `retryable` if a later try can succeed.
+        """
+        return await self._history.contains(self._git.address(url).url, commit, credentials=credentials)
 
     async def close(self) -> None:
         """Remove the checkouts. The cached repositories stay."""

@@ -8,7 +8,6 @@ from datetime import datetime
 
 from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.git.address import is_commit
-from kapsa.adapters.git.client import Refs
 from kapsa.adapters.oci.registries import DigestCache, Images
 from kapsa.environments.controllers.transitions import deletion, record, transitions
 from kapsa.environments.expiry import Expiry, ExpiryVerdict, parse_moment, server_time
@@ -38,7 +37,7 @@ from kapsa.environments.settings import Settings
 from kapsa.environments.sources.listings import Listings
 from kapsa.environments.sources.previews import ALLOW_MASS_DELETION
 from kapsa.environments.sources.repository_access import RepositoryAccess
-from kapsa.environments.sources.trust import is_trusted, needs_refs, record_trust
+from kapsa.environments.sources.trust import is_trusted, is_undecided, needs_refs, record_trust
 from kapsa.environments.step_run import StepRun
 from kapsa.environments.steps.apply import SUSPENDED, ApplyStep
 from kapsa.environments.steps.approval import ApprovalStep
@@ -215,10 +214,10 @@ class EnvironmentController(Controller[Environment]):
                 return self._never_deployed(ctx, lifetime)
             commit = ctx.status.commit_sha
         try:
-            refs = await self._refs(environment, project, commit, ctx)
+            trusted = await self._is_trusted(environment, project, commit, ctx)
         except ExternalError as error:
             return await self._stop(environment, project, ctx, error)
-        visit = self._visit(environment, project, commit, ctx, refs)
+        visit = self._visit(environment, project, commit, ctx, trusted=trusted)
         outcome = await advance(self.steps, visit)
         self._finish(environment, ctx, outcome)
         _sort_conditions(ctx)
@@ -288,15 +287,21 @@ class EnvironmentController(Controller[Environment]):
             pull_request=source.pr_number,
         )
 
-    async def _refs(
+    async def _is_trusted(
         self, environment: Environment, project: Project, commit: str, ctx: Context[Environment]
-    ) -> Refs | None:
-        """Return the branches of the repository, if they decide whether the commit is trusted."""
-        if not needs_refs(environment, project, commit):
-            return None
-        refs = (await self._listings.containing(commit, ctx, project)).refs
-        record_trust(ctx.status, commit, refs)
-        return refs
+    ) -> bool:
+        """Return whether the commit is trusted, and record whether a branch of the repository is at it."""
+        in_branch = False
+        if needs_refs(environment, project, commit):
+            refs = (await self._listings.containing(commit, ctx, project)).refs
+            in_branch = commit in refs.branches.values()
+            if not in_branch and is_undecided(environment, commit):
+                credentials = await self._access.credentials(ctx, project)
+                url = project.spec.source.repository_url
+                in_branch = await self._commits.in_branches(url, commit, credentials=credentials)
+        if environment.spec.source.pr_number is not None:
+            record_trust(ctx.status, commit, in_branch=in_branch)
+        return in_branch or is_trusted(environment, project, commit)
 
     def _visit(
         self,
@@ -304,7 +309,8 @@ class EnvironmentController(Controller[Environment]):
         project: Project,
         commit: str,
         ctx: Context[Environment],
-        refs: Refs | None = None,
+        *,
+        trusted: bool,
     ) -> StepRun:
         team = team_of(ctx, project)
         registry, refusal = None, ""
@@ -319,7 +325,7 @@ class EnvironmentController(Controller[Environment]):
             settings=self.settings,
             metrics=self.metrics,
             commit=commit,
-            trusted=is_trusted(environment, project, commit, refs),
+            trusted=trusted,
             team=team,
             registry=registry,
             registry_refusal=refusal,
@@ -330,11 +336,15 @@ class EnvironmentController(Controller[Environment]):
     async def _keep_walls(
         self, environment: Environment, project: Project, ctx: Context[Environment]
     ) -> Waiting | StepFailure | None:
-        """Run the steps that need no repository, for what is deployed. It is trusted only if that is recorded."""
+        """Run the steps that need no repository, for what is deployed.
+
+        It is trusted only if that is recorded, or if it was deployed by a version that recorded nothing.
+        """
         if ctx.status.namespace is None:
             return None
         commit = ctx.status.commit_sha or ctx.status.seen_commit or ""
-        return await enforce(self._walls, self._visit(environment, project, commit, ctx))
+        trusted = is_trusted(environment, project, commit) or is_undecided(environment, commit)
+        return await enforce(self._walls, self._visit(environment, project, commit, ctx, trusted=trusted))
 
     async def _stop(
         self, environment: Environment, project: Project, ctx: Context[Environment], error: ExternalError

@@ -168,9 +168,9 @@ class EnvironmentStatus(Status):
     """The last requested commit, in full."""
     commit_seen_at: datetime | None = None
     """Time at which that commit was first seen. The lifetime counts from here unless the commit is older."""
-    trusted_commits: list[str] = field(default_factory=list)
+    trusted_commits: list[str] | None = None
     """The deployed and the last requested commit, if a branch of the repository was at them. They stay trusted when
-    the branch moves on."""
+    the branch moves on. Absent before the trust of a commit was first decided."""
     image: str | None = None
     """The deployed image, by digest."""
     built_images: list[str] = field(default_factory=list)
