@@ -17,6 +17,7 @@ class Judge:
         self.expiry = Expiry()
         self.now, self.monotonic, self.size = NOON, 0.0, size
         self.server: datetime | None = None
+        self.since: datetime | None = None
         self.statuses: dict[str, datetime] = {}
 
     def restart(self) -> None:
@@ -39,6 +40,7 @@ class Judge:
             now=self.now,
             monotonic=self.monotonic,
             server=self.server,
+            since=self.since,
             kept_until=self.statuses.get(uid),
             **options,
         )
@@ -116,6 +118,26 @@ def test_a_single_resource_stays_until_its_time_has_come_on_the_clock_of_the_api
     judge.sleep(HOUR)
     judge.server = NOON + timedelta(hours=1)
     assert judge().expired
+
+
+def test_a_clock_that_was_behind_at_first_sight_keeps_nothing_beyond_its_time() -> None:
+    judge = Judge(size=10)
+    judge.since = NOON
+    judge.now = datetime(1970, 1, 1, tzinfo=UTC)
+    assert {judge(str(number)).after for number in range(10)} == {HOUR}, "and looks again before 56 years"
+    judge.sleep(60)
+    judge.now = judge.server = NOON + timedelta(hours=2)
+    assert len([number for number in range(10) if judge(str(number)).expired]) == 3, "under the brake"
+
+
+def test_a_clock_that_was_right_at_first_sight_and_jumps_with_that_of_the_api_server_deletes_nothing() -> (
+    None
+):
+    judge = Judge(size=1)
+    judge.since = NOON
+    judge()
+    judge.now = judge.server = NOON + timedelta(days=30)
+    assert judge().reason == "ClockJumped"
 
 
 def test_a_time_that_a_wrong_clock_has_recorded_keeps_nothing_for_long() -> None:

@@ -2,8 +2,9 @@
 
 The operator's wall clock alone decides nothing. Nothing expires before its time on the clock of the API server. A
 resource whose time was seen to run out expires once that time has also passed on the monotonic clock, which cannot
-be set: if the wall clock jumps ahead, the resource stays for the rest of its time. A resource that is overdue when
-it is first seen expires under a brake: at most 30 % of its group in an hour, but at least one. The others get a time
+be set: if the wall clock jumps ahead, the resource stays for the rest of its time. That rest counts only if the clock
+was right at first sight: one that was before the start of the resource's time was behind. A resource that is overdue
+when it is first seen, or was first seen by a clock that was behind, expires under a brake: at most 30 % of its group in an hour, but at least one. The others get a time
 in the following hours, which their status records, so that a restart does not release the brake.
 """
 
@@ -83,6 +84,8 @@ class _Timer(msgspec.Struct):
     """The end on the monotonic clock."""
     length: float
     """Seconds from the first sight to the end; not positive if the resource was overdue at first sight."""
+    behind: bool = False
+    """True if the wall clock was behind at first sight, so that the length means nothing."""
     granted: bool = False
     """True once the brake let it go, so that a deletion that fails is tried again."""
     reported: str = ""
@@ -113,10 +116,11 @@ class Expiry:
         now: datetime,
         monotonic: float,
         server: datetime | None = None,
+        since: datetime | None = None,
         kept_until: datetime | None = None,
         unbraked: bool = False,
     ) -> ExpiryVerdict:
-        """Return whether a resource has expired.
+        """Return whether a resource has expired. Its time began at `since`, or later.
 
         `members` returns the times until which the brake keeps each resource of its group, and `server` is the time
         on the clock of the API server, if it is known.
@@ -125,8 +129,11 @@ class Expiry:
             self.forget(uid)
             return ExpiryVerdict()
         if now < expires_at:
-            self._timer(uid, expires_at, now, monotonic)
-            return ExpiryVerdict(after=(expires_at - now).total_seconds())
+            timer = self._timer(uid, expires_at, now, monotonic)
+            tolerance = timedelta(seconds=_TOLERANCE_SECONDS)
+            timer.behind = timer.behind or (since is not None and now + tolerance < since)
+            left = (expires_at - now).total_seconds()
+            return ExpiryVerdict(after=min(left, _WINDOW_SECONDS) if timer.behind else left)
         if server is not None and server + timedelta(seconds=_TOLERANCE_SECONDS) < expires_at:
             return _ahead_of_server(self._timer(uid, expires_at, server, monotonic), now, server)
         if kept_until is None or not expires_at < kept_until <= now + _LONGEST_BRAKE:
@@ -136,7 +143,7 @@ class Expiry:
             return ExpiryVerdict(expired=True, kept_until=kept_until)
         if kept_until is not None and now < kept_until:
             return _braked(timer, now)
-        if timer.length > 0:
+        if timer.length > 0 and not (timer.behind and server is not None):
             return _unless_jumped(timer, monotonic)
         return self._brake(uid, timer, group, members(), now, monotonic)
 

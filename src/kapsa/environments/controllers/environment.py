@@ -392,6 +392,7 @@ class EnvironmentController(Controller[Environment]):
             members=lambda: [each.status.kept_until for each in ctx.list(Environment)],
             now=now,
             server=await server_time(ctx.client) if expires_at is not None and expires_at <= now else None,
+            since=ctx.status.commit_seen_at,
             kept_until=ctx.status.kept_until,
             monotonic=ctx.client.clock.monotonic(),
             unbraked=allowed == "true",

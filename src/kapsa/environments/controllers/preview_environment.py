@@ -147,6 +147,7 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
             members=lambda: [each.status.kept_until for each in ctx.list(PreviewEnvironment)],
             now=now,
             server=await server_time(ctx.client) if expires_at is not None and expires_at <= now else None,
+            since=preview.metadata.creation_timestamp,
             kept_until=ctx.status.kept_until,
             monotonic=ctx.client.clock.monotonic(),
             unbraked=preview.metadata.annotations.get(ALLOW_MASS_DELETION) == "true",
