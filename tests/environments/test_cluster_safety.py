@@ -200,6 +200,26 @@ async def test_a_clock_that_is_wrong_from_the_start_deletes_not_even_a_single_en
         assert await names(tenant) == {"one"}
 
 
+async def test_a_clock_that_was_behind_does_not_shorten_the_life_of_fresh_previews(sandbox: Sandbox) -> None:
+    tenant, clock = Tenant(sandbox), settable(sandbox)
+    clock.ahead = -timedelta(days=10)
+    made = {"login", "cart"}
+    for branch in made:
+        tenant.systems.git.push(branch, committed_at=tenant.clock.now() - timedelta(hours=1))
+    await tenant.start()
+    await tenant.project(previewEnvironments={"enabled": True})
+    await tenant.environment(ttl="24h")
+    for name in (*made, "one"):
+        ready = await tenant.ready(name)
+        assert ready.status.expires_at is not None
+        assert ready.status.expires_at > tenant.clock.now() + timedelta(hours=22)
+    await sandbox.harness.kill()
+    clock.ahead = timedelta()
+    await tenant.start()
+    await tenant.clock.sleep(5)
+    assert await names(tenant) == {*made, "one"}
+
+
 @pytest.mark.virtual_time
 @pytest.mark.long
 async def test_of_many_overdue_environments_a_third_goes_at_once_however_often_the_operator_restarts(

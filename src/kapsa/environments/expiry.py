@@ -19,7 +19,7 @@ import msgspec
 
 from kapsa.runtime import Client, ClientError
 
-__all__ = ["DELETED_AT_ONCE", "Expiry", "ExpiryVerdict", "parse_moment", "server_time"]
+__all__ = ["DELETED_AT_ONCE", "Expiry", "ExpiryVerdict", "parse_moment", "present", "server_time"]
 
 DELETED_AT_ONCE = 0.3
 """The share of a group that may be deleted at once."""
@@ -46,6 +46,16 @@ async def server_time(client: Client) -> datetime | None:
         return datetime.fromisoformat(created["metadata"]["creationTimestamp"])
     except (ClientError, KeyError, ValueError):
         return None
+
+
+async def present(client: Client, now: datetime, *moments: datetime | None) -> datetime:
+    """Return the time for a record of what happens now: the API server's if the operator's clock may be behind.
+
+    It may be behind if one of these moments, which should have passed, is later.
+    """
+    if not any(each is not None and each > now for each in moments):
+        return now
+    return max(now, await server_time(client) or now)
 
 
 def parse_moment(text: str) -> datetime | None:

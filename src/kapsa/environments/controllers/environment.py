@@ -10,7 +10,7 @@ from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.git.address import is_commit
 from kapsa.adapters.oci.registries import DigestCache, Images
 from kapsa.environments.controllers.transitions import deletion, record, transitions
-from kapsa.environments.expiry import Expiry, ExpiryVerdict, parse_moment, server_time
+from kapsa.environments.expiry import Expiry, ExpiryVerdict, parse_moment, present, server_time
 from kapsa.environments.hosts.routes import CERTIFICATE, GATEWAY, HTTP_ROUTE
 from kapsa.environments.images.repository_rules import registry_refusal
 from kapsa.environments.images.retention import ImageRetention
@@ -200,7 +200,7 @@ class EnvironmentController(Controller[Environment]):
     ) -> Requeue | None:
         try:
             commit = await self._commit(environment, project, ctx)
-            _record_commit(commit, environment, ctx)
+            await _record_commit(commit, environment, ctx)
         except ExternalError as error:
             if not environment.spec.suspended or ctx.status.commit_sha is None:
                 return await self._stop(environment, project, ctx, error)
@@ -419,16 +419,23 @@ def _sort_conditions(ctx: Context[Environment]) -> None:
     )
 
 
-def _record_commit(commit: str, environment: Environment, ctx: Context[Environment]) -> None:
+async def _record_commit(commit: str, environment: Environment, ctx: Context[Environment]) -> None:
     """Record when a commit was first seen, and compute when the environment expires."""
     status = ctx.status
     if status.seen_commit != commit or status.commit_seen_at is None:
         status.seen_commit = commit
-        status.commit_seen_at = ctx.now().replace(microsecond=0)
+        status.commit_seen_at = (await _first_sight(environment, ctx)).replace(microsecond=0)
     ttl = environment.spec.ttl
     start = min(status.commit_seen_at, environment.spec.source.committed_at or status.commit_seen_at)
     kept_until = _kept_until(environment, ctx)
     status.expires_at = max(start + ttl.delta, kept_until or start) if ttl is not None else None
+
+
+async def _first_sight(environment: Environment, ctx: Context[Environment]) -> datetime:
+    """Return the time at which a new commit is seen, which must not be too early: the lifetime counts from it."""
+    created, committed = environment.metadata.creation_timestamp, environment.spec.source.committed_at
+    now = await present(ctx.client, ctx.now(), created, committed, ctx.status.commit_seen_at)
+    return max(now, created or now)
 
 
 def _kept_until(environment: Environment, ctx: Context[Environment]) -> datetime | None:

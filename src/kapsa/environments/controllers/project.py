@@ -12,6 +12,7 @@ import msgspec
 
 from kapsa.adapters.errors import ExternalError
 from kapsa.environments.controllers.project_status import is_readable, report
+from kapsa.environments.expiry import present
 from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.names import (
     BRANCH,
@@ -303,6 +304,8 @@ class ProjectController(Controller[Project]):
             return before
         now = ctx.now().replace(microsecond=0)
         times = await self._commit_times(new_commits(project, listing.refs, before, now=now), project, ctx)
+        moments = [project.metadata.creation_timestamp, *(times or {}).values()]
+        now = (await present(ctx.client, now, *moments)).replace(microsecond=0)
         tracking = track(project, listing.refs, before, previews, now=now, times=times, again=again)
         self._tracked[uid] = _Remembered(listing.number, inputs, written, tracking)
         self._report_brake(ctx, tracking)
