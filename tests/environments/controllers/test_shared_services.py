@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from kapsa.environments.resources import DomainPool
+from kapsa.environments.resources import DomainPool, TeamNamespace
 from kapsa.environments.settings import Settings
+from kapsa.environments.tenancy.shared_services import shared_egress
 from kapsa.runtime import Invalid
 from tests.environments.sandbox import Sandbox
 from tests.environments.tenant import Tenant
@@ -57,7 +58,13 @@ async def test_a_service_is_open_while_a_pool_says_so(tenant: Tenant) -> None:
 async def test_a_service_is_open_to_the_projects_that_the_administrator_names(tenant: Tenant) -> None:
     closed: list[dict[str, Any]] = [
         {**POSTGRES, "name": "a", "cidrs": ["10.1.0.0/16"], "namespaces": {"names": ["other"]}},
-        {**POSTGRES, "name": "b", "cidrs": ["10.2.0.0/16"], "projects": ["another"]},
+        {
+            **POSTGRES,
+            "name": "b",
+            "cidrs": ["10.2.0.0/16"],
+            "namespaces": {"names": [tenant.name]},
+            "projects": ["x"],
+        },
     ]
     mine = {
         "name": "c",
@@ -72,6 +79,23 @@ async def test_a_service_is_open_to_the_projects_that_the_administrator_names(te
     await reaches(tenant, "10.3.0.0/16")
     await pool(tenant, *closed, mine, allowedNamespaces={"names": ["other"]})
     await reaches(tenant)
+
+
+async def test_the_name_of_a_project_alone_opens_nothing(tenant: Tenant) -> None:
+    with pytest.raises(
+        Invalid, match="projects needs namespaces: any team can create a Project of that name"
+    ):
+        await pool(tenant, {**POSTGRES, "projects": ["app"]})
+    stored = DomainPool.from_dict(
+        {
+            "apiVersion": DomainPool.api_version,
+            "kind": "DomainPool",
+            "metadata": {"name": "before-the-rule"},
+            "spec": {"baseDomains": ["example.com"], "sharedServices": [{**POSTGRES, "projects": ["app"]}]},
+        }
+    )
+    project = await tenant.project()
+    assert shared_egress([stored], project, TeamNamespace(tenant.name, {}), Settings()) == []
 
 
 async def test_a_policy_that_is_widened_by_hand_is_restored(tenant: Tenant) -> None:

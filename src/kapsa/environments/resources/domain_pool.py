@@ -98,7 +98,15 @@ class SharedServicePort(Part):
     """Protocol of the port."""
 
 
-class SharedService(Part):
+class SharedService(
+    Part,
+    rules=[
+        rule(
+            "!has(self.projects) || size(self.projects) == 0 || has(self.namespaces)",
+            "projects needs namespaces: any team can create a Project of that name",
+        )
+    ],
+):
     """A service at private addresses that environments may reach, such as a shared database."""
 
     name: DnsLabel
@@ -110,7 +118,7 @@ class SharedService(Part):
     namespaces: NamespaceFilter | None = None
     """The namespaces whose Projects reach the service. All that may use the pool if absent."""
     projects: Annotated[tuple[ObjectName, ...], Field(list_type="set", max_length=100)] = ()
-    """Names of the Projects in these namespaces that reach it. All if absent."""
+    """Names of the Projects that reach it, in these namespaces, which are required with it. All if absent."""
 
 
 class DomainPoolSpec(Spec):

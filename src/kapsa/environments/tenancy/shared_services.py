@@ -32,9 +32,10 @@ def shared_egress(
 
 
 def _reaches(service: SharedService, project: Project, team: TeamNamespace) -> bool:
-    return (service.namespaces is None or service.namespaces.includes(team)) and (
-        not service.projects or project.name in service.projects
-    )
+    if service.namespaces is None:
+        # Everybody may call a Project as they like, so names alone open nothing. New pools cannot have them alone.
+        return not service.projects
+    return service.namespaces.includes(team) and (not service.projects or project.name in service.projects)
 
 
 def _rule(service: SharedService, settings: Settings) -> dict[str, Any]:
