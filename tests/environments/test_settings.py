@@ -101,6 +101,8 @@ def test_a_bad_value_is_one_clear_line(variable: str, value: str, line: str) -> 
             "allowed_node_labels",
             "allowed_tolerations",
             "allowed_priority_classes",
+            "allowed_runtime_classes",
+            "allowed_schedulers",
             "git_protocols",
         ),
         *("cluster_issuer", "preview_environment_issuer", "ingress_class"),

@@ -84,6 +84,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Keys of taints that the workloads of environments may tolerate, separated by commas."""
     allowed_priority_classes: tuple[str, ...] = ()
     """PriorityClasses that the workloads of environments may use, separated by commas."""
+    allowed_runtime_classes: tuple[str, ...] = ()
+    """RuntimeClasses that the workloads of environments may use, separated by commas. One brings nodes, tolerations and
+    a runtime of its own."""
+    allowed_schedulers: tuple[str, ...] = ()
+    """Schedulers, besides the default one, that the workloads of environments may use, separated by commas."""
     team_access: bool = True
     """True to give those with the role view, edit or admin in a team's namespace access to its environments."""
     api_server_cidrs: tuple[str, ...] = ()
@@ -287,6 +292,8 @@ _CHECKS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("allowed_node_labels", _is_label_name, "the name of a label such as kubernetes.io/arch"),
     ("allowed_tolerations", _is_label_name, "the key of a taint such as example.com/gpu"),
     ("allowed_priority_classes", _matches(_NAME), "the name of a PriorityClass"),
+    ("allowed_runtime_classes", _matches(_NAME), "the name of a RuntimeClass"),
+    ("allowed_schedulers", _matches(_NAME), "the name of a scheduler"),
     ("api_server_cidrs", _is_network, "an address range such as 10.0.0.1/32"),
     ("git_protocols", _matches("https|ssh|http|file"), "https, ssh, http or file"),
 )

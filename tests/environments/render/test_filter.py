@@ -313,6 +313,8 @@ SCHEDULED: dict[str, Any] = {
         {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "tolerationSeconds": 30},
     ],
     "priorityClassName": "previews",
+    "runtimeClassName": "gpu",
+    "schedulerName": "batch",
     "affinity": {"podAntiAffinity": {REQUIRED: [{"namespaces": [NAMESPACE], "topologyKey": "zone"}]}},
 }
 
@@ -322,11 +324,15 @@ def test_nodes_and_priorities_are_chosen_as_far_as_the_administrator_allows() ->
         node_labels=["kubernetes.io/os", "example.com/gpu"],
         taints=["example.com/gpu"],
         priority_classes=["previews"],
+        runtime_classes=["gpu"],
+        schedulers=["batch"],
     )
     rules = FilterRules(namespace=NAMESPACE, scheduling=allowed)
     assert len(filter_objects([deployment(**SCHEDULED)], rules)) == 1
     assert refusals(deployment(**SCHEDULED)) == [
         "Deployment web: priorityClassName previews is not allowed: its pods could evict those of others. Allowed are: none",
+        "Deployment web: runtimeClassName gpu is not allowed: it brings a runtime, nodes and tolerations of its own. Allowed are: none",
+        "Deployment web: schedulerName batch is not allowed. Allowed are: default-scheduler",
         "Deployment web: it tolerates the taint example.com/gpu; the taints that it may tolerate are: none",
         "Deployment web: it chooses nodes by example.com/gpu; the labels that it may choose nodes by are: kubernetes.io/arch, kubernetes.io/os",
     ]
@@ -342,6 +348,8 @@ def test_scheduling_fields_of_a_wrong_type_crash_nothing(nonsense: Any) -> None:
             "tolerations": nonsense,
             "nodeSelector": nonsense,
             "priorityClassName": nonsense,
+            "runtimeClassName": nonsense,
+            "schedulerName": nonsense,
         }
         assert refusals(deployment(**pod))
 

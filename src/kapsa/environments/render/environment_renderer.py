@@ -96,5 +96,7 @@ class EnvironmentRenderer:
                 node_labels=self._settings.allowed_node_labels,
                 taints=self._settings.allowed_tolerations,
                 priority_classes=self._settings.allowed_priority_classes,
+                runtime_classes=self._settings.allowed_runtime_classes,
+                schedulers=self._settings.allowed_schedulers,
             ),
         )

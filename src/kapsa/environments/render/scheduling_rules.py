@@ -19,6 +19,7 @@ _REQUIRED, _PREFERRED = (
     "requiredDuringSchedulingIgnoredDuringExecution",
     "preferredDuringSchedulingIgnoredDuringExecution",
 )
+_DEFAULT_SCHEDULER = "default-scheduler"
 _EVERY_POD = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 """Taints that Kubernetes lets every pod tolerate for some minutes. A pod may set another time."""
 
@@ -31,6 +32,9 @@ class SchedulingRules(msgspec.Struct, frozen=True, kw_only=True):
     taints: Collection[str] = ()
     """Keys of taints that pods may tolerate."""
     priority_classes: Collection[str] = ()
+    runtime_classes: Collection[str] = ()
+    schedulers: Collection[str] = ()
+    """Schedulers besides the default one."""
 
 
 def scheduling_refusals(spec: Mapping[str, Any], rules: SchedulingRules, *, namespace: str) -> Iterator[str]:
@@ -38,6 +42,7 @@ def scheduling_refusals(spec: Mapping[str, Any], rules: SchedulingRules, *, name
     if spec.get("nodeName"):
         yield "nodeName would bypass the scheduler"
     yield from _priority(spec, rules)
+    yield from _runtime(spec, rules)
     yield from _tolerations(spec, rules)
     for label in _node_labels(spec):
         if label not in rules.node_labels:
@@ -56,6 +61,19 @@ def _priority(spec: Mapping[str, Any], rules: SchedulingRules) -> Iterator[str]:
     yield f"priorityClassName {name} is not allowed: its pods could evict those of others. Allowed are: " + (
         ", ".join(rules.priority_classes) or "none"
     )
+
+
+def _runtime(spec: Mapping[str, Any], rules: SchedulingRules) -> Iterator[str]:
+    name, scheduler = spec.get("runtimeClassName"), spec.get("schedulerName")
+    if name and name not in rules.runtime_classes:
+        allowed = ", ".join(rules.runtime_classes) or "none"
+        yield (
+            f"runtimeClassName {name} is not allowed: it brings a runtime, nodes and tolerations of its own. Allowed "
+            f"are: {allowed}"
+        )
+    if scheduler and scheduler not in (_DEFAULT_SCHEDULER, *rules.schedulers):
+        allowed = ", ".join((_DEFAULT_SCHEDULER, *rules.schedulers))
+        yield f"schedulerName {scheduler} is not allowed. Allowed are: {allowed}"
 
 
 def _tolerations(spec: Mapping[str, Any], rules: SchedulingRules) -> Iterator[str]:
