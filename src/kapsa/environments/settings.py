@@ -92,7 +92,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     team_access: bool = True
     """True to give those with the role view, edit or admin in a team's namespace access to its environments."""
     api_server_cidrs: tuple[str, ...] = ()
-    """Address ranges of the API server, which environments cannot reach, separated by commas."""
+    """More address ranges of the API server, which environments cannot reach, separated by commas. The addresses that
+    Service `default/kubernetes` and its endpoints name are added to them."""
     quota_cpu: str = "8"
     """Total CPU of all pods of an environment, requests and limits alike, if its Project sets none; `none` for no
     limit. So for the other quotas."""

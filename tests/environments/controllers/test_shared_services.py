@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Any
 
 import pytest
@@ -95,7 +96,7 @@ async def test_the_name_of_a_project_alone_opens_nothing(tenant: Tenant) -> None
         }
     )
     project = await tenant.project()
-    assert shared_egress([stored], project, TeamNamespace(tenant.name, {}), Settings()) == []
+    assert shared_egress([stored], project, TeamNamespace(tenant.name, {}), api_server=()) == []
 
 
 async def test_a_policy_that_is_widened_by_hand_is_restored(tenant: Tenant) -> None:
@@ -121,9 +122,25 @@ async def test_the_api_server_stays_out_of_reach_whatever_a_pool_says(sandbox: S
     await tenant.environment()
     await tenant.ready()
     policy = await tenant.client.get(POLICY, "kapsa-shared-services", namespace=tenant.namespace_of("one"))
-    assert policy["spec"]["egress"] == [
-        {"to": [{"ipBlock": {"cidr": "10.96.0.0/12", "except": ["10.96.0.1/32"]}}]}
-    ]
+    ((peer,),) = [rule["to"] for rule in policy["spec"]["egress"]]
+    assert peer["ipBlock"]["cidr"] == "10.96.0.0/12"
+    assert "10.96.0.1/32" in peer["ipBlock"]["except"]
+
+
+async def test_the_addresses_that_the_api_server_announces_stay_out_of_reach_without_a_setting(
+    tenant: Tenant,
+) -> None:
+    service = await tenant.client.get("v1/Service", "kubernetes", namespace="default")
+    address = service["spec"]["clusterIP"]
+    around = str(ipaddress.ip_network(f"{address}/16", strict=False))
+    await pool(tenant, {"name": "all", "cidrs": [around]})
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    policy = await tenant.client.get(POLICY, "kapsa-shared-services", namespace=tenant.namespace_of("one"))
+    ((peer,),) = [rule["to"] for rule in policy["spec"]["egress"]]
+    assert peer["ipBlock"]["cidr"] == around
+    assert f"{address}/32" in peer["ipBlock"]["except"]
 
 
 @pytest.mark.parametrize("cidr", ["169.254.169.254/32", "0.0.0.0/0", "8.8.8.8/32", "10.0.0.0/7", "postgres"])

@@ -52,6 +52,7 @@ from kapsa.environments.steps.step import Step, StepFailure, Waiting, advance, e
 from kapsa.environments.steps.teardown import Teardown
 from kapsa.environments.steps.tls import TlsStep
 from kapsa.environments.steps.verify import VerifyStep
+from kapsa.environments.tenancy.api_server import ENDPOINT_SLICE, SERVER_SERVICE, SERVER_SLICE, SERVICE
 from kapsa.environments.tenancy.namespaces import NAMESPACE, owners
 from kapsa.environments.tenancy.ownership import (
     PROJECT_MISSING,
@@ -82,11 +83,12 @@ __all__ = ["EnvironmentController"]
 
 _COPIED = (SECRET, CONFIG_MAP)
 _ENDED_KEPT = 256
+_API_SERVER = ((SERVICE, SERVER_SERVICE), (ENDPOINT_SLICE, SERVER_SLICE))
 _CONDITIONS = ("NamespaceReady", "BuildReady", "DeploymentReady", "IngressReady", "TLSReady", "Ready")
 
 
 def _all_environments(_: StoredObject, cache: Cache) -> Iterable[Key]:
-    """Map a pool to all environments."""
+    """Map a pool, or an address of the API server, to all environments."""
     return [each.key for each in cache.select(Environment.gvk)]
 
 
@@ -180,6 +182,7 @@ class EnvironmentController(Controller[Environment]):
                 ),
             ),
             Watch(Registry, predicates=(generation_changed,)),
+            *(Watch(kind, map=_all_environments, labels=labels) for kind, labels in _API_SERVER),
             # A new pool may open shared services to any environment.
             Watch(DomainPool, map=_all_environments, predicates=(generation_changed,)),
         )

@@ -5,7 +5,7 @@ All of it is applied before anything runs, and restored when it is changed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from kapsa.environments.names import MANAGED_BY, OPERATOR
@@ -16,6 +16,7 @@ from kapsa.environments.settings import Settings
 from kapsa.environments.step_run import Manifest, StepRun
 from kapsa.environments.steps.secrets import pull_secret_name
 from kapsa.environments.steps.step import Done, Outcome, Waiting
+from kapsa.environments.tenancy.api_server import api_server_ranges
 from kapsa.environments.tenancy.network import SOLVER_PORT, cluster_dns, ingress_controller, internet
 from kapsa.environments.tenancy.quota import environment_quota, hard_limits, is_enforced, quota_refusal
 from kapsa.environments.tenancy.shared_services import shared_egress
@@ -53,13 +54,14 @@ class PolicyStep:
     async def run(self, visit: StepRun) -> Outcome:
         quota = environment_quota(visit.project, visit.settings)
         enforced = await self._limit(visit, hard_limits(quota))
+        api_server = api_server_ranges(visit.ctx, visit.settings)
         for manifest in (
             limit_range(visit, quota),
-            *network_policies(visit.settings),
+            *network_policies(visit.settings, api_server),
             service_account(visit),
         ):
             await visit.ctx.apply(marked(visit, manifest, {MANAGED_BY: OPERATOR}), owner=False)
-        await self._open_shared_services(visit)
+        await self._open_shared_services(visit, api_server)
         await grant_access(
             visit.ctx,
             visit.namespace,
@@ -74,10 +76,10 @@ class PolicyStep:
             return Waiting(message="the quota is not enforced yet", reason="QuotaPending")
         return Done("quota, limits and network policies are in place", reason="PolicyInPlace")
 
-    async def _open_shared_services(self, visit: StepRun) -> None:
+    async def _open_shared_services(self, visit: StepRun, api_server: Sequence[str]) -> None:
         """Allow the traffic to the services that DomainPools open to the project, and to no others."""
         pools = visit.ctx.list(DomainPool, namespace="")
-        rules = shared_egress(pools, visit.project, visit.team, visit.settings)
+        rules = shared_egress(pools, visit.project, visit.team, api_server=api_server)
         if rules:
             policy = _policy(SHARED_SERVICES, policyTypes=["Egress"], egress=rules)
             await visit.ctx.apply(marked(visit, policy, {MANAGED_BY: OPERATOR}), owner=False)
@@ -114,7 +116,7 @@ def limit_range(visit: StepRun, quota: Mapping[str, Quantity]) -> Manifest:
     return _object("v1", "LimitRange", LIMIT_RANGE, {"limits": [container]})
 
 
-def network_policies(settings: Settings) -> list[Manifest]:
+def network_policies(settings: Settings, api_server: Sequence[str] = ()) -> list[Manifest]:
     """Return policies that deny all traffic, then allow the traffic that an environment needs."""
     everyone: dict[str, Any] = {}
     solver = {"matchLabels": {"acme.cert-manager.io/http01-solver": "true"}}
@@ -139,7 +141,7 @@ def network_policies(settings: Settings) -> list[Manifest]:
             policyTypes=["Ingress"],
             ingress=[{"ports": [{"protocol": "TCP", "port": SOLVER_PORT}]}],
         ),
-        _policy("kapsa-internet", policyTypes=["Egress"], egress=[{"to": internet(settings)}]),
+        _policy("kapsa-internet", policyTypes=["Egress"], egress=[{"to": internet(settings, api_server)}]),
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Sequence
 from typing import Any
 
 from kapsa.environments.settings import Settings
@@ -32,9 +33,10 @@ def ingress_controller(settings: Settings) -> dict[str, Any]:
     return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": settings.ingress_namespace}}}
 
 
-def internet(settings: Settings) -> list[dict[str, Any]]:
+def internet(settings: Settings, api_server: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Return the peers of all addresses that are neither private nor the API server's."""
-    networks = [ipaddress.ip_network(cidr) for cidr in settings.api_server_cidrs]
+    observed = [network for cidr in api_server if (network := ipaddress.ip_network(cidr)).is_global]
+    networks = [*map(ipaddress.ip_network, settings.api_server_cidrs), *observed]
     blocks = []
     for cidr, version, private in _NOT_THE_INTERNET:
         forbidden = {*private, *(str(network) for network in networks if network.version == version)}

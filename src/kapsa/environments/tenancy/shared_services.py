@@ -11,15 +11,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kapsa.environments.resources import DomainPool, Project, SharedService, TeamNamespace
-from kapsa.environments.settings import Settings
 
 __all__ = ["shared_egress"]
 
 
 def shared_egress(
-    pools: Iterable[DomainPool], project: Project, team: TeamNamespace, settings: Settings
+    pools: Iterable[DomainPool], project: Project, team: TeamNamespace, *, api_server: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return the egress rules of a NetworkPolicy for the services that a project may reach, in a fixed order."""
+    """Return the egress rules of a NetworkPolicy for the services that a project may reach, in a fixed order.
+
+    They leave out the address ranges of the API server.
+    """
     services = [
         service
         for pool in sorted(pools, key=lambda each: each.name)
@@ -27,7 +29,7 @@ def shared_egress(
         for service in sorted(pool.spec.shared_services, key=lambda each: each.name)
         if _reaches(service, project, team)
     ]
-    rules = [_rule(service, settings) for service in services]
+    rules = [_rule(service, api_server) for service in services]
     return [rule for rule in rules if rule["to"]]  # a rule without peers would allow all of them
 
 
@@ -38,8 +40,8 @@ def _reaches(service: SharedService, project: Project, team: TeamNamespace) -> b
     return service.namespaces.includes(team) and (not service.projects or project.name in service.projects)
 
 
-def _rule(service: SharedService, settings: Settings) -> dict[str, Any]:
-    blocks = [block for cidr in service.cidrs if (block := _block(cidr, settings.api_server_cidrs))]
+def _rule(service: SharedService, api_server: Sequence[str]) -> dict[str, Any]:
+    blocks = [block for cidr in service.cidrs if (block := _block(cidr, api_server))]
     rule: dict[str, Any] = {"to": [{"ipBlock": block} for block in blocks]}
     if service.ports:
         rule["ports"] = [{"protocol": each.protocol, "port": each.port} for each in service.ports]

@@ -1,0 +1,44 @@
+"""Addresses of the API server, which environments must not reach: those of the settings and those of the cluster.
+
+Every API server keeps a Service `kubernetes` in the namespace `default`, and an EndpointSlice with its addresses.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Any
+
+from kapsa.environments.settings import Settings
+from kapsa.runtime import Context
+
+__all__ = ["ENDPOINT_SLICE", "SERVER_SERVICE", "SERVER_SLICE", "SERVICE", "api_server_ranges"]
+
+SERVICE = "v1/Service"
+ENDPOINT_SLICE = "discovery.k8s.io/v1/EndpointSlice"
+SERVER_SERVICE: Mapping[str, str] = {"component": "apiserver", "provider": "kubernetes"}
+"""The labels of the Service."""
+SERVER_SLICE: Mapping[str, str] = {"kubernetes.io/service-name": "kubernetes"}
+"""The label of the EndpointSlices."""
+_NAMESPACE, _NAME = "default", "kubernetes"
+
+
+def api_server_ranges(ctx: Context[Any], settings: Settings) -> tuple[str, ...]:
+    """Return the address ranges of the API server, in a fixed order."""
+    addresses: set[str] = set()
+    for service in ctx.list(SERVICE, namespace=_NAMESPACE, labels=SERVER_SERVICE):
+        if service["metadata"]["name"] == _NAME:
+            addresses |= set((service.get("spec") or {}).get("clusterIPs") or ())
+    for each in ctx.list(ENDPOINT_SLICE, namespace=_NAMESPACE, labels=SERVER_SLICE):
+        for endpoint in each.get("endpoints") or ():
+            addresses |= set(endpoint.get("addresses") or ())
+    ranges = [str(network) for text in sorted(addresses) if (network := _network(text)) is not None]
+    return tuple(dict.fromkeys((*settings.api_server_cidrs, *ranges)))
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    """Return the range of one address; None for a name, such as that of an FQDN endpoint, or a headless Service."""
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError:
+        return None
