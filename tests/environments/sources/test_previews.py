@@ -89,6 +89,28 @@ def test_a_branch_that_comes_back_is_missed_from_the_beginning() -> None:
     assert [each.missing for each in again.tracked] == [1]
 
 
+def fork(number: int, minutes: int) -> TrackedBranch:
+    commit = commit_of(f"fork {number}")
+    return TrackedBranch(
+        name=f"pr-{number}", pr_number=number, commit=commit, seen_at=NOON + timedelta(minutes=minutes)
+    )
+
+
+def test_pull_requests_of_strangers_do_not_keep_the_team_from_previews_of_its_own() -> None:
+    forks = [fork(number, minutes=-60) for number in range(1, 21)]
+    branches = [seen(f"branch{number}", minutes=0) for number in range(10)]
+    first = plan(project(), [*forks, *branches], [], now=NOON)
+    assert {each.name for each in first.active} == {each.name for each in branches}
+    alone = plan(project(), forks, [], now=NOON)
+    assert (len(alone.active), len(alone.queue)) == (3, 17)
+    shown = [each.name for each in alone.active]
+    later = plan(project(), [*forks, *branches], shown, now=NOON)
+    assert sum(each.pr_number is None for each in later.active) == 7
+    approved = plan(project(), forks, shown, now=NOON, approved=shown)
+    assert len(approved.active) == 6, "an approved one is as good as a branch"
+    assert len(plan(project(trust="all"), forks, [], now=NOON).active) == 10
+
+
 def test_a_listing_without_the_projects_own_branch_counts_for_nothing() -> None:
     shown = track(project(), refs("a"), Tracking(), [], now=NOON)
     for _ in range(5):

@@ -46,6 +46,7 @@ from kapsa.environments.sources.previews import (
     plan,
     track,
 )
+from kapsa.environments.sources.trust import is_approved
 from kapsa.environments.tenancy.namespaces import (
     NAMESPACE,
     ForeignNamespaceError,
@@ -263,7 +264,10 @@ class ProjectController(Controller[Project]):
         tracking = await self._track(project, ctx, listing, previews)
         ctx.status.tracked = list(tracking.tracked)
         ctx.status.last_pull_request = tracking.last_pull_request
-        planned = plan(project, tracking.tracked, previews, now=ctx.now())
+        approved = [
+            name for name in previews if is_approved(ours[name], ours[name].spec.source.commit_sha.lower())
+        ]
+        planned = plan(project, tracking.tracked, previews, now=ctx.now(), approved=approved)
         ctx.status.queue = list(planned.queue)
         keep = {each.name for each in project.spec.environments} | {each.name for each in planned.active}
         for name, each in ours.items():

@@ -42,6 +42,8 @@ ALLOW_MASS_DELETION = "catalyst.dev/allow-mass-deletion"
 MISSING_LISTINGS = 2
 _NAME_LIMIT = 40
 _TRACKED_LIMIT = 1000
+_SHARE_OF_STRANGERS = 3
+"""One preview in so many may be of a fork that nobody has approved."""
 _NO_TIMES: Mapping[str, datetime] = {}
 
 
@@ -136,9 +138,17 @@ def new_commits(project: Project, refs: Refs, last: Tracking, *, now: datetime) 
 
 
 def plan(
-    project: Project, tracked: Sequence[TrackedBranch], existing: Collection[str], *, now: datetime
+    project: Project,
+    tracked: Sequence[TrackedBranch],
+    existing: Collection[str],
+    *,
+    now: datetime,
+    approved: Collection[str] = (),
 ) -> PreviewPlan:
     """Return the tracked branches that should have a preview now. Existing previews come first.
+
+    Anybody can open pull requests from forks. Those that are not `approved` come last, and at most a third of the
+    previews are theirs, so that they do not keep the team from its own.
 
     One that has expired is not created again, but an existing one stays until its Environment expires, which is
     judged there alone.
@@ -146,17 +156,28 @@ def plan(
     previews = project.spec.preview_environments
     chosen = tracked if previews.enabled else ()  # also while the repository cannot be listed
     alive = [each for each in chosen if each.name in existing or each.seen_at + previews.ttl.delta > now]
-    alive.sort(key=lambda each: (each.name not in existing, each.seen_at, each.name))
+    strangers = {each.name for each in alive if _is_of_stranger(project, each, approved)}
+    alive.sort(key=lambda each: (each.name not in existing, each.name in strangers, each.seen_at, each.name))
     # A lower maxActive keeps what exists: previews go with their branch or their time, and only new ones wait.
     room = max(previews.max_active, sum(each.name in existing for each in alive))
+    share = max(1, previews.max_active // _SHARE_OF_STRANGERS, len(strangers.intersection(existing)))
+    waiting = {each.name for each in [each for each in alive if each.name in strangers][share:]}
+    active = [each for each in alive if each.name not in waiting][:room]
+    served = {each.name for each in active}
     queue = [
         QueuedPreview(
             name=each.name, branch=each.branch or f"pull request {each.pr_number}", position=position
         )
-        for position, each in enumerate(alive[room:], start=1)
+        for position, each in enumerate((each for each in alive if each.name not in served), start=1)
     ]
     expiries = [due for each in alive if (due := each.seen_at + previews.ttl.delta) > now]
-    return PreviewPlan(active=alive[:room], queue=queue, next_expiry=min(expiries, default=None))
+    return PreviewPlan(active=active, queue=queue, next_expiry=min(expiries, default=None))
+
+
+def _is_of_stranger(project: Project, tracked: TrackedBranch, approved: Collection[str]) -> bool:
+    """Return whether a preview is of a pull request from a fork that nobody has approved."""
+    from_fork = tracked.pr_number is not None and not tracked.branch
+    return from_fork and project.spec.preview_environments.trust != "all" and tracked.name not in approved
 
 
 def _selected(project: Project, refs: Refs, last: Tracking, now: datetime) -> list[TrackedBranch]:
