@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import pytest
 
@@ -11,6 +11,7 @@ from kapsa.environments.names import OWNER_UID
 from kapsa.environments.resources import Environment, PreviewEnvironment, Project
 from kapsa.environments.settings import Settings
 from kapsa.environments.sources.previews import ALLOW_MASS_DELETION
+from kapsa.runtime import Forbidden
 from tests.environments.fake_controllers import closed_nodes
 from tests.environments.fakes import deployment, service
 from tests.environments.previews import Preview, make_operator
@@ -277,3 +278,36 @@ async def test_a_fresh_environment_has_the_phase_pending(tenant: Tenant) -> None
     kind = "catalyst.catalyst.dev/v1alpha1/Environment"
     read = await tenant.client.get(kind, "one", namespace=tenant.home)
     assert read["status"]["phase"] == "Pending"
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        (
+            Project,
+            {"source": {"repositoryUrl": "https://git.example.com/x"}, "deployment": {"type": "image"}},
+        ),
+        (Environment, {"projectRef": {"name": "app"}, "source": {"commitSha": "a" * 40}}),
+    ],
+)
+async def test_an_administrator_limits_what_a_team_creates_by_a_quota_of_objects(
+    sandbox: Sandbox, kind: Any, spec: dict[str, Any]
+) -> None:
+    counted = f"count/{kind.definition.plural}.{kind.definition.group}"
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "team", "namespace": sandbox.namespace},
+        "spec": {"hard": {counted: "1"}},
+    }
+    await sandbox.client.create(quota)
+
+    async def is_enforced() -> Any:
+        live = await sandbox.get("v1/ResourceQuota", "team")
+        return counted in ((live.get("status") or {}).get("hard") or {})
+
+    await sandbox.until(is_enforced, "the quota is enforced", seconds=180)
+    await sandbox.apply(kind, "first", spec)
+    with pytest.raises(Forbidden, match="exceeded quota"):
+        await sandbox.apply(kind, "second", spec)
