@@ -85,6 +85,20 @@ async def test_what_kpack_builds_is_deployed_once_its_image_is_ready(kpack: Tena
     await kpack.sandbox.gone(KPACK_IMAGE, image["metadata"]["name"], namespace="kapsa-builds")
 
 
+async def test_the_account_of_a_kpack_build_without_credentials_exists_and_has_no_rights(
+    kpack: Tenant,
+) -> None:
+    await kpack.project(**BUILDPACK)
+    await kpack.environment()
+    await kpack.reaches("one", "BuildReady", "False", "Building")
+    name = (await the_image(kpack))["spec"]["serviceAccountName"]
+    assert name != "default"
+    account = await kpack.client.get("v1/ServiceAccount", name, namespace="kapsa-builds")
+    assert account["automountServiceAccountToken"] is False
+    assert not account.get("secrets")
+    assert not account.get("imagePullSecrets")
+
+
 async def test_what_kpack_cannot_build_fails_the_environment_in_kpacks_words(kpack: Tenant) -> None:
     await kpack.project(**BUILDPACK)
     await kpack.environment()

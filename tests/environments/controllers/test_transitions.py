@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from structlog.testing import capture_logs
 
-from kapsa.environments.resources import Environment
-from tests.environments.tenant import Tenant
+from kapsa.environments.controllers.transitions import transitions
+from kapsa.environments.resources import Environment, EnvironmentStatus
+from kapsa.runtime import Condition
+from tests.environments.tenant import BUILD, Tenant, image
+
+POLLED = {"repositoryUrl": "https://git.example.com/org/app", "pollInterval": "60s"}
 
 
 async def trail(tenant: Tenant, kind: str, name: str) -> list[str]:
@@ -50,3 +56,57 @@ async def test_a_failure_is_recorded_on_the_project_with_its_reason(tenant: Tena
     failed = await tenant.reaches("one", "IngressReady", "False")
     assert failed.status.failure is not None
     await tenant.sandbox.event(failed.status.failure.reason, "Environment one: route: ")
+
+
+async def test_a_commit_that_cannot_be_found_leaves_an_event_on_the_environment_and_on_its_project(
+    tenant: Tenant,
+) -> None:
+    await tenant.project()
+    await tenant.environment(source={"commitSha": "deadbee"})
+    failed = await tenant.reaches("one", "Ready", "False")
+    assert failed.status.failure is not None
+    event = await tenant.sandbox.event(failed.status.failure.reason, "render: no branch")
+    assert (event["regarding"]["kind"], event["type"]) == ("Environment", "Warning")
+    event = await tenant.sandbox.event(failed.status.failure.reason, "Environment one: render: no branch")
+    assert event["regarding"]["kind"] == "Project"
+
+
+async def test_a_build_is_recorded_with_its_image(tenant: Tenant) -> None:
+    digest = tenant.systems.images.push(image("one"))
+    await tenant.project(**BUILD)
+    await tenant.environment()
+    await tenant.ready()
+    event = await tenant.sandbox.event(
+        "Built", f"Environment one: image registry.example.com/org/app@{digest}"
+    )
+    assert event["regarding"]["kind"] == "Project"
+
+
+def test_a_loss_of_pods_is_recorded_once_with_its_cause() -> None:
+    ready = EnvironmentStatus(phase="Ready")
+    cause = Condition(
+        type="Ready",
+        status="False",
+        reason="Degraded",
+        message="1 of 2 pods is ready",
+        last_transition_time=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+    degraded = EnvironmentStatus(phase="Degraded", conditions=[cause])
+    (made,) = transitions(ready, degraded)
+    assert (made.reason, made.note, made.warning) == ("Degraded", "1 of 2 pods is ready", True)
+    assert transitions(degraded, degraded) == []
+
+
+@pytest.mark.virtual_time
+async def test_a_deletion_is_recorded_with_its_cause(tenant: Tenant) -> None:
+    tenant.systems.git.push("login")
+    await tenant.project(previewEnvironments={"enabled": True}, source=POLLED)
+    await tenant.environment(ttl="1h")
+    await tenant.ready()
+    await tenant.ready("login")
+    await tenant.sandbox.gone(Environment, "one", namespace=tenant.home, seconds=2 * 3600)
+    await tenant.sandbox.event("Deleted", "Environment one: deleted because its TTL has passed")
+    del tenant.systems.git.branches["login"]
+    await tenant.sandbox.gone(Environment, "login", namespace=tenant.home, seconds=3600)
+    await tenant.sandbox.event("EnvironmentDeleted", "Environment login: its branch is gone")
+    await tenant.sandbox.event("Deleted", "Environment login: deleted by its Project or a person")

@@ -59,7 +59,7 @@ def deletion(environment: Environment) -> Transition:
     """Return the end of an environment, with its cause as far as the environment shows it."""
     expires, deleted = environment.status.expires_at, environment.metadata.deletion_timestamp
     expired = expires is not None and deleted is not None and deleted >= expires
-    why = "its TTL has passed" if expired else "by its Project or a person"
+    why = "because its TTL has passed" if expired else "by its Project or a person"
     return Transition(reason="Deleted", note=f"deleted {why}, with its namespace and host")
 
 
