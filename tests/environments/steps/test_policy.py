@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from structlog.testing import capture_logs
 
 from kapsa.environments.settings import Settings
 from tests.environments.sandbox import Sandbox
@@ -134,6 +135,22 @@ async def test_a_project_changes_its_quota_field_by_field_and_gets_the_default_b
     assert (hard["requests.storage"], hard["pods"]) == ("1Gi", "50")
     await tenant.project()
     await tenant.sandbox.until(lambda: has_cpu("8"), "the default quota is applied")
+
+
+async def test_another_quota_does_not_take_the_readiness_of_an_environment_that_serves(
+    tenant: Tenant,
+) -> None:
+    await tenant.ready()
+    with capture_logs() as logs:
+        await tenant.project(resources={"defaultQuota": {"cpu": "2"}})
+
+        async def is_limited() -> bool:
+            return (await hard_of(tenant))["requests.cpu"] == "2"
+
+        await tenant.sandbox.until(is_limited, "the quota of the project is applied")
+        await tenant.ready()
+        await tenant.sandbox.at_rest()
+    assert [each for each in logs if each["event"] == "environment changed"] == []
 
 
 async def test_a_project_cannot_raise_its_quota_beyond_the_ceiling(tenant: Tenant) -> None:

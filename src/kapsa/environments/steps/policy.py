@@ -72,7 +72,7 @@ class PolicyStep:
         # Last: a Project that asks for too much still gets its walls, and what an administrator withdraws is gone.
         if (refusal := quota_refusal(visit.project, visit.settings)) is not None:
             raise refusal
-        if not enforced:
+        if not enforced and not _serves(visit):
             return Waiting(message="the quota is not enforced yet", reason="QuotaPending")
         return Done("quota, limits and network policies are in place", reason="PolicyInPlace")
 
@@ -95,6 +95,12 @@ class PolicyStep:
         return is_enforced(
             await visit.ctx.apply(marked(visit, manifest, {MANAGED_BY: OPERATOR}), owner=False)
         )
+
+
+def _serves(visit: StepRun) -> bool:
+    """Return whether this commit is deployed and ready: the former quota holds until the new one is enforced."""
+    status = visit.environment.status
+    return status.is_true("Ready") and status.commit_sha == visit.commit
 
 
 def limit_range(visit: StepRun, quota: Mapping[str, Quantity]) -> Manifest:
