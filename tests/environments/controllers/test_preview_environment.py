@@ -82,7 +82,9 @@ async def test_a_preview_is_reached_by_the_ingress_controller_alone_and_reaches_
     assert policy["ingress"] == [{"from": [same]}, {"from": [gates], "ports": ports}]
     within, dns, outside = policy["egress"]
     assert within == {"to": [same]}
-    assert dns == {"ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]}
+    assert dns["ports"] == [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]
+    system = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}
+    assert dns["to"] == [system, {"ipBlock": {"cidr": "169.254.20.10/32"}}], "not at any address"
     four, six = (each["ipBlock"] for each in outside["to"])
     assert (four["cidr"], six["cidr"]) == ("0.0.0.0/0", "::/0")
     assert {"10.0.0.0/8", "169.254.0.0/16", "203.0.113.7/32"} <= set(four["except"])

@@ -9,7 +9,7 @@ import msgspec
 from kapsa.environments.names import OWNER
 from kapsa.environments.resources import PreviewEnvironment
 from kapsa.environments.settings import Settings
-from kapsa.environments.tenancy.network import SOLVER_PORT, ingress_controller, internet
+from kapsa.environments.tenancy.network import SOLVER_PORT, cluster_dns, ingress_controller, internet
 
 __all__ = ["APP_PORT", "MANAGED_LABELS", "PreviewObjects", "namespace_of"]
 
@@ -88,7 +88,11 @@ class PreviewObjects(msgspec.Struct, frozen=True):
                     {"from": [same_namespace]},
                     {"from": [ingress_controller(self.settings)], "ports": from_outside},
                 ],
-                "egress": [{"to": [same_namespace]}, {"ports": dns}, {"to": internet(self.settings)}],
+                "egress": [
+                    {"to": [same_namespace]},
+                    {"to": cluster_dns(), "ports": dns},
+                    {"to": internet(self.settings)},
+                ],
             },
         }
 
