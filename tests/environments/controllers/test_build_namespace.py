@@ -134,6 +134,21 @@ async def test_a_team_alone_starts_no_more_builds_than_the_quota_admits(tenant: 
 
 
 @pytest.mark.virtual_time
+async def test_environments_that_need_a_build_at_the_same_time_stay_within_the_share(tenant: Tenant) -> None:
+    await built(tenant, build_quota_pods=2)
+    await tenant.sandbox.harness.stop()
+    names = [f"env{number}" for number in range(6)]
+    for name in names:
+        await tenant.environment(name, commit=name)
+    await tenant.start()
+    for name in names:
+        await tenant.reaches(name, "BuildReady", "False")
+    await tenant.sandbox.at_rest()
+    jobs = (await tenant.client.list(JOB, namespace=namespace_of(tenant))).items
+    assert len(jobs) == 2
+
+
+@pytest.mark.virtual_time
 async def test_a_build_that_runs_too_long_has_failed(tenant: Tenant) -> None:
     await built(tenant, build_timeout=60)
     failed = await tenant.reaches("one", "BuildReady", "False", "BuildFailed", seconds=600)

@@ -113,8 +113,9 @@ class BuildStep:
                 reason="ImageMissing",
                 after=_LOOK_AGAIN_SECONDS,
             )
-        # Two environments may need the same image at the same time; only one starts the build.
-        async with self._starting.setdefault(name, asyncio.Lock()):
+        # Two environments may need the same image at the same time, or the last place in the team's share; only one
+        # of them starts a build.
+        async with self._starting.setdefault(visit.project.namespace, asyncio.Lock()):
             running = _find(visit, name)
             if running is None and self._owned.is_queued(visit):
                 return Waiting(
