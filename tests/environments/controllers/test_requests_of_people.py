@@ -91,6 +91,21 @@ async def test_a_request_retries_a_failed_build_once(tenant: Tenant) -> None:
     await tenant.ready(seconds=600)
 
 
+async def test_a_request_retries_a_failed_build_that_another_environment_started(tenant: Tenant) -> None:
+    workloads = tenant.sandbox.harness.cluster.workloads
+    workloads.crash("kapsa-builds/*", exit_code=1)
+    await tenant.project(**BUILD)
+    await tenant.environment()
+    await tenant.reaches("one", "BuildReady", "False", "BuildFailed")
+    await tenant.environment("two")
+    await tenant.reaches("two", "BuildReady", "False", "BuildFailed")
+    workloads.heal()
+    request = {"metadata": {"annotations": {"catalyst.dev/redeploy-requested": "now"}}}
+    await tenant.client.patch(Environment, "two", request, namespace=tenant.home)
+    for name in ("one", "two"):
+        await tenant.reaches(name, "BuildReady", "False", "ImageNotPushed", seconds=600)
+
+
 async def test_a_request_that_was_carried_out_retries_no_later_failure(tenant: Tenant) -> None:
     await tenant.project(**BUILD)
     tenant.systems.images.push(image("one"))

@@ -104,6 +104,12 @@ class EnvironmentBuilds:
         for kind, build in self._owned(environment, ctx):
             await self._delete(kind, build, ctx)
 
+    async def delete(self, build: str, ctx: Context[Environment]) -> None:
+        """Delete a build that environments of one project share, whichever of them owns it."""
+        for kind in BUILD_KINDS:
+            for each in ctx.list(kind, namespace=self._namespace, labels={BUILD: build}):
+                await self._delete(kind, each, ctx)
+
     async def release(
         self, environment: Environment, ctx: Context[Environment], *, build: str = "", commit: str = ""
     ) -> None:

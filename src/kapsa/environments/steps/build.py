@@ -24,7 +24,7 @@ from kapsa.environments.images.registry_access import access_to, login_to
 from kapsa.environments.images.repository_rules import image_refusal, own_credentials, registry_refusal
 from kapsa.environments.images.retention import remember_image
 from kapsa.environments.names import MANAGED_BY, OPERATOR, OWNER, OWNER_UID
-from kapsa.environments.namespace_objects.builds import EnvironmentBuilds, engine_of
+from kapsa.environments.namespace_objects.builds import BUILD, EnvironmentBuilds, engine_of
 from kapsa.environments.namespace_objects.children import JOB, KPACK_IMAGE, shown
 from kapsa.environments.ports import BuildProgress, BuildRequest, Builds
 from kapsa.environments.resources import Registry
@@ -186,15 +186,16 @@ class BuildStep:
                 reason="BuildExpired",
                 after=_QUEUED_SECONDS,
             )
-        own = build["metadata"]["labels"].get(OWNER_UID) == visit.environment.metadata.uid
-        if own and visit.redeploy_request not in (None, visit.ctx.status.redeploy_request):
+        labels = build["metadata"]["labels"]
+        if visit.redeploy_request not in (None, visit.ctx.status.redeploy_request):
             visit.ctx.status.redeploy_request = visit.redeploy_request
-            await self._owned.delete_all(visit.environment, visit.ctx)
+            await self._owned.delete(labels[BUILD], visit.ctx)
             return Waiting(
                 message=f"{shown(build)} failed and is started again, as requested",
                 reason="BuildRetried",
                 after=_QUEUED_SECONDS,
             )
+        own = labels.get(OWNER_UID) == visit.environment.metadata.uid
         if own and not _is_reported(visit, "BuildFailed"):
             visit.metrics.builds.labels(engine_of(build), "failed").inc()
         return StepFailure(
