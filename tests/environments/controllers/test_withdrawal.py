@@ -1,4 +1,4 @@
-"""What an administrator withdraws is gone from an environment, whatever its team writes to keep it."""
+"""Withdrawals by an administrator: they reach an environment, whatever its team writes to prevent them."""
 
 from __future__ import annotations
 

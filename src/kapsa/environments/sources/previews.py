@@ -43,7 +43,7 @@ MISSING_LISTINGS = 2
 _NAME_LIMIT = 40
 _TRACKED_LIMIT = 1000
 _SHARE_OF_STRANGERS = 3
-"""One preview in so many may be of a fork that nobody has approved."""
+"""The share of previews for forks that nobody has approved, as a divisor."""
 _NO_TIMES: Mapping[str, datetime] = {}
 
 
