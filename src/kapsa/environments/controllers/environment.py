@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 
 from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.git.address import is_commit
 from kapsa.adapters.oci.registries import DigestCache, Images
+from kapsa.environments.controllers.lifetime import Lifetime, record_commit
 from kapsa.environments.controllers.transitions import deletion, record, transitions
-from kapsa.environments.expiry import Expiry, ExpiryVerdict, parse_moment, present, server_time
+from kapsa.environments.expiry import ExpiryVerdict
 from kapsa.environments.hosts.routes import CERTIFICATE, GATEWAY, HTTP_ROUTE
 from kapsa.environments.images.repository_rules import registry_refusal
 from kapsa.environments.images.retention import ImageRetention
 from kapsa.environments.metrics import EnvironmentMetrics
-from kapsa.environments.names import FINALIZER, KEEP_UNTIL, OWNER_UID
+from kapsa.environments.names import FINALIZER, OWNER_UID
 from kapsa.environments.namespace_objects.builds import (
     COMMIT_INDEX,
     EnvironmentBuilds,
@@ -133,7 +133,7 @@ class EnvironmentController(Controller[Environment]):
         owned, digests = EnvironmentBuilds(builds, settings, self.metrics), DigestCache(images)
         self._teardown = Teardown(settings, domains, owned, ImageRetention(digests))
         self._ready_commits: dict[str, str] = {}
-        self._expiry = Expiry()
+        self._lifetime = Lifetime()
         self._ended: deque[str] = deque(maxlen=_ENDED_KEPT)
         """The environments whose deletion was recorded last."""
         self._kept = KeptValues()
@@ -203,18 +203,18 @@ class EnvironmentController(Controller[Environment]):
     ) -> Requeue | None:
         try:
             commit = await self._commit(environment, project, ctx)
-            await _record_commit(commit, environment, ctx)
+            await record_commit(commit, environment, ctx)
         except ExternalError as error:
             if not environment.spec.suspended or ctx.status.commit_sha is None:
                 return await self._stop(environment, project, ctx, error)
-        lifetime = await self._judge_expiry(environment, project, ctx)
-        if lifetime.expired:
-            await self._expire(environment, ctx)
+        verdict = await self._lifetime.judge(environment, project, ctx)
+        if verdict.expired:
+            await self._lifetime.end(environment, ctx)
             return None
         if environment.spec.suspended:
             # Nothing is built while suspended: the last deployed commit stays until it resumes.
             if ctx.status.commit_sha is None:
-                return self._never_deployed(ctx, lifetime)
+                return self._never_deployed(ctx, verdict)
             commit = ctx.status.commit_sha
         try:
             trusted = await self._is_trusted(environment, project, commit, ctx)
@@ -224,7 +224,7 @@ class EnvironmentController(Controller[Environment]):
         outcome = await advance(self.steps, visit)
         self._finish(environment, ctx, outcome)
         _sort_conditions(ctx)
-        return _requeue(outcome, lifetime.after, visit.revisit_after)
+        return _requeue(outcome, verdict.after, visit.revisit_after)
 
     async def finalize(self, environment: Environment, ctx: Context[Environment]) -> Requeue | None:
         left = await self._teardown.run(environment, ctx)
@@ -235,7 +235,7 @@ class EnvironmentController(Controller[Environment]):
             self._copies.forget(environment.metadata.uid)
             self._kept.forget(environment.metadata.uid)
             self._ready_commits.pop(environment.metadata.uid, None)
-            self._expiry.forget(environment.metadata.uid)
+            self._lifetime.forget(environment.metadata.uid)
         return left
 
     # -- before the steps ------------------------------------------------------------------------------------
@@ -255,9 +255,9 @@ class EnvironmentController(Controller[Environment]):
         return project if project is not None and is_namespace_of(namespace, project) else None
 
     async def _orphaned(self, environment: Environment, ctx: Context[Environment]) -> Requeue | None:
-        lifetime = await self._judge_expiry(environment, None, ctx)
-        if lifetime.expired:
-            await self._expire(environment, ctx)
+        verdict = await self._lifetime.judge(environment, None, ctx)
+        if verdict.expired:
+            await self._lifetime.end(environment, ctx)
             return None
         owner = self._owner(environment, ctx)
         if owner is not None:
@@ -265,13 +265,13 @@ class EnvironmentController(Controller[Environment]):
         ctx.condition("Ready", False, reason=PROJECT_MISSING, message=project_missing(environment))
         if environment.status.namespace is None:
             ctx.status.phase = "Pending"
-        return _requeue(None, lifetime.after)
+        return _requeue(None, verdict.after)
 
-    def _never_deployed(self, ctx: Context[Environment], lifetime: ExpiryVerdict) -> Requeue | None:
+    def _never_deployed(self, ctx: Context[Environment], verdict: ExpiryVerdict) -> Requeue | None:
         ctx.status.phase = "Pending"
         ctx.status.failure = None
         ctx.condition("Ready", False, reason="Suspended", message=SUSPENDED)
-        return _requeue(None, lifetime.after)
+        return _requeue(None, verdict.after)
 
     async def _commit(self, environment: Environment, project: Project, ctx: Context[Environment]) -> str:
         """Return the full name of the requested commit."""
@@ -382,75 +382,12 @@ class EnvironmentController(Controller[Environment]):
             self.metrics.ready_seconds.observe(max(0.0, (ctx.now() - seen).total_seconds()))
         self._ready_commits[uid] = commit
 
-    async def _judge_expiry(
-        self, environment: Environment, project: Project | None, ctx: Context[Environment]
-    ) -> ExpiryVerdict:
-        """Return whether the environment has expired, and report why it stays although its time has passed."""
-        allowed = project.metadata.annotations.get(ALLOW_MASS_DELETION) if project is not None else None
-        now, expires_at = ctx.now(), ctx.status.expires_at
-        verdict = self._expiry.judge(
-            environment.metadata.uid,
-            expires_at,
-            group=environment.namespace,
-            members=lambda: [each.status.kept_until for each in ctx.list(Environment)],
-            now=now,
-            server=await server_time(ctx.client) if expires_at is not None and expires_at <= now else None,
-            since=ctx.status.commit_seen_at,
-            kept_until=ctx.status.kept_until,
-            monotonic=ctx.client.clock.monotonic(),
-            unbraked=allowed == "true",
-        )
-        ctx.status.kept_until = verdict.kept_until
-        if verdict.message:
-            ctx.log.warning("not expired", reason=verdict.reason, why=verdict.message)
-            ctx.event("Warning", verdict.reason, verdict.message, action="Delete")
-        return verdict
-
-    async def _expire(self, environment: Environment, ctx: Context[Environment]) -> None:
-        if await ctx.delete(environment):
-            ctx.event(
-                "Normal",
-                "Expired",
-                f"deleted: its TTL of {environment.spec.ttl} has passed since the last commit",
-            )
-
 
 def _sort_conditions(ctx: Context[Environment]) -> None:
     """Sort the conditions in the order of the steps."""
     ctx.status.conditions.sort(
         key=lambda each: _CONDITIONS.index(each.type) if each.type in _CONDITIONS else len(_CONDITIONS)
     )
-
-
-async def _record_commit(commit: str, environment: Environment, ctx: Context[Environment]) -> None:
-    """Record when a commit was first seen, and compute when the environment expires."""
-    status = ctx.status
-    if status.seen_commit != commit or status.commit_seen_at is None:
-        status.seen_commit = commit
-        status.commit_seen_at = (await _first_sight(environment, ctx)).replace(microsecond=0)
-    ttl = environment.spec.ttl
-    start = min(status.commit_seen_at, environment.spec.source.committed_at or status.commit_seen_at)
-    kept_until = _kept_until(environment, ctx)
-    status.expires_at = max(start + ttl.delta, kept_until or start) if ttl is not None else None
-
-
-async def _first_sight(environment: Environment, ctx: Context[Environment]) -> datetime:
-    """Return the time at which a new commit is seen, which must not be too early: the lifetime counts from it."""
-    created, committed = environment.metadata.creation_timestamp, environment.spec.source.committed_at
-    now = await present(ctx.client, ctx.now(), created, committed, ctx.status.commit_seen_at)
-    return max(now, created or now)
-
-
-def _kept_until(environment: Environment, ctx: Context[Environment]) -> datetime | None:
-    """Return the time until which a person keeps the environment, whatever its TTL."""
-    text = environment.metadata.annotations.get(KEEP_UNTIL)
-    if not text:
-        return None
-    moment = parse_moment(text)
-    if moment is None:
-        note = f"the annotation {KEEP_UNTIL} is not a time such as 2030-01-31T12:00:00Z, and is ignored"
-        ctx.event("Warning", "KeepUntilInvalid", note, action="Keep")
-    return moment
 
 
 def _requeue(outcome: Waiting | StepFailure | None, *others: float | None) -> Requeue | None:

@@ -1,0 +1,85 @@
+"""The lifetime of an environment: it counts from the last commit, a person may extend it, and expiry ends it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from kapsa.environments.expiry import Expiry, ExpiryVerdict, parse_moment, present, server_time
+from kapsa.environments.names import KEEP_UNTIL
+from kapsa.environments.resources import Environment, Project
+from kapsa.environments.sources.previews import ALLOW_MASS_DELETION
+from kapsa.runtime import Context
+
+__all__ = ["Lifetime", "record_commit"]
+
+
+class Lifetime:
+    """The lifetimes of all environments, as far as this process has seen them."""
+
+    def __init__(self) -> None:
+        self._expiry = Expiry()
+
+    async def judge(
+        self, environment: Environment, project: Project | None, ctx: Context[Environment]
+    ) -> ExpiryVerdict:
+        """Return whether the environment has expired, and report why it stays although its time has passed."""
+        allowed = project.metadata.annotations.get(ALLOW_MASS_DELETION) if project is not None else None
+        now, expires_at = ctx.now(), ctx.status.expires_at
+        verdict = self._expiry.judge(
+            environment.metadata.uid,
+            expires_at,
+            group=environment.namespace,
+            members=lambda: [each.status.kept_until for each in ctx.list(Environment)],
+            now=now,
+            server=await server_time(ctx.client) if expires_at is not None and expires_at <= now else None,
+            since=ctx.status.commit_seen_at,
+            kept_until=ctx.status.kept_until,
+            monotonic=ctx.client.clock.monotonic(),
+            unbraked=allowed == "true",
+        )
+        ctx.status.kept_until = verdict.kept_until
+        if verdict.message:
+            ctx.log.warning("not expired", reason=verdict.reason, why=verdict.message)
+            ctx.event("Warning", verdict.reason, verdict.message, action="Delete")
+        return verdict
+
+    async def end(self, environment: Environment, ctx: Context[Environment]) -> None:
+        """Delete an environment that has expired."""
+        if await ctx.delete(environment):
+            note = f"deleted: its TTL of {environment.spec.ttl} has passed since the last commit"
+            ctx.event("Normal", "Expired", note)
+
+    def forget(self, uid: str) -> None:
+        """Forget an environment that is gone."""
+        self._expiry.forget(uid)
+
+
+async def record_commit(commit: str, environment: Environment, ctx: Context[Environment]) -> None:
+    """Record when a commit was first seen, and compute when the environment expires."""
+    status = ctx.status
+    if status.seen_commit != commit or status.commit_seen_at is None:
+        status.seen_commit = commit
+        status.commit_seen_at = (await _first_sight(environment, ctx)).replace(microsecond=0)
+    ttl = environment.spec.ttl
+    start = min(status.commit_seen_at, environment.spec.source.committed_at or status.commit_seen_at)
+    kept_until = _kept_until(environment, ctx)
+    status.expires_at = max(start + ttl.delta, kept_until or start) if ttl is not None else None
+
+
+async def _first_sight(environment: Environment, ctx: Context[Environment]) -> datetime:
+    """Return the time at which a new commit is seen, which must not be too early: the lifetime counts from it."""
+    created, committed = environment.metadata.creation_timestamp, environment.spec.source.committed_at
+    now = await present(ctx.client, ctx.now(), created, committed, ctx.status.commit_seen_at)
+    return max(now, created or now)
+
+
+def _kept_until(environment: Environment, ctx: Context[Environment]) -> datetime | None:
+    """Return the time until which a person keeps the environment, whatever its TTL."""
+    text = environment.metadata.annotations.get(KEEP_UNTIL)
+    if not text:
+        return None
+    moment = parse_moment(text)
+    if moment is None:
+        note = f"the annotation {KEEP_UNTIL} is not a time such as 2030-01-31T12:00:00Z, and is ignored"
+        ctx.event("Warning", "KeepUntilInvalid", note, action="Keep")
+    return moment
