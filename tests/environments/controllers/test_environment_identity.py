@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from kapsa.environments.names import OWNER, OWNER_UID
+from kapsa.environments.namespace_objects.builds import BUILT_COMMIT
 from kapsa.environments.resources import Environment, Project
-from tests.environments.fakes import commit_of
+from kapsa.environments.tenancy.api_server import SERVER_SERVICE, SERVER_SLICE
+from tests.environments.fakes import commit_of, deployment
 from tests.environments.tenant import Tenant
 
 pytestmark = pytest.mark.virtual_time
@@ -135,3 +140,86 @@ async def test_a_namespace_created_just_before_a_crash_goes_with_its_environment
     await tenant.start()
     await tenant.sandbox.gone(Environment, "one", namespace=tenant.home, seconds=120)
     assert await tenant.sandbox.get("v1/Namespace", tenant.namespace_of("one"), namespace="") is None
+
+
+def runs(tenant: Tenant) -> float:
+    """Return how often Environments were reconciled."""
+    return sum(
+        value
+        for sample, value in tenant.sandbox.metrics().items()
+        if "controller_reconciliations_total" in sample and 'controller="environment' in sample.lower()
+    )
+
+
+def marked(tenant: Tenant, manifest: dict[str, Any], namespace: str) -> dict[str, Any]:
+    """Return an object with all marks of an object of the environment."""
+    metadata = {
+        **manifest["metadata"],
+        "namespace": namespace,
+        "labels": {
+            OWNER_UID: "any",
+            BUILT_COMMIT: commit_of("one"),
+            **manifest["metadata"].get("labels", {}),
+        },
+        "annotations": {OWNER: f"{tenant.home}/one"},
+    }
+    return {**manifest, "metadata": metadata}
+
+
+def job(name: str) -> dict[str, Any]:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "build", "image": "builder:1"}]}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"suspend": True, "template": {"spec": pod}},
+    }
+
+
+def named(
+    kind: str, version: str = "v1", *, labels: Mapping[str, str] | None = None, **more: Any
+) -> dict[str, Any]:
+    metadata = {"name": "forged", "labels": dict(labels or {})}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **more}
+
+
+FORGED = (
+    named("ConfigMap"),
+    named("Secret"),
+    deployment("forged", "app:1", replicas=0),
+    job("forged"),
+    named("Service", labels=SERVER_SERVICE, spec={"ports": [{"port": 443}]}),
+    named(
+        "EndpointSlice",
+        "discovery.k8s.io/v1",
+        labels=SERVER_SLICE,
+        addressType="IPv4",
+        endpoints=[],
+        ports=[],
+    ),
+)
+
+
+async def write_often(tenant: Tenant, namespace: str) -> None:
+    for manifest in FORGED:
+        made = await tenant.client.create(marked(tenant, manifest, namespace))
+        for number in range(3):
+            patch = {"metadata": {"annotations": {"number": str(number)}}}
+            await tenant.client.patch(
+                f"{made['apiVersion']}/{made['kind']}", "forged", patch, namespace=namespace
+            )
+            await tenant.clock.sleep(5)
+
+
+async def test_marks_in_the_namespace_of_another_team_do_not_run_an_environment(tenant: Tenant) -> None:
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    await tenant.sandbox.at_rest()
+    before = runs(tenant)
+    assert before > 0
+    await tenant.sandbox.make_namespace("evil")
+    await write_often(tenant, "evil")
+    assert runs(tenant) == before
+    await write_often(tenant, tenant.namespace_of("one"))
+    assert runs(tenant) > before, "in the namespace of the environment they do"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kapsa.environments.names import OWNER_UID
+import pytest
+
+from kapsa.environments.names import OWNER, OWNER_UID
 from kapsa.environments.resources import PreviewEnvironment
 from kapsa.environments.settings import Settings
 from tests.environments.previews import NAMESPACE, Preview, make_operator
@@ -127,3 +129,31 @@ async def test_a_namespace_that_does_not_go_is_reported_with_what_blocks_it(sand
         "v1/ConfigMap", "stuck", {"metadata": {"finalizers": None}}, namespace=preview.namespace
     )
     await preview.gone()
+
+
+@pytest.mark.virtual_time
+async def test_marks_in_the_namespace_of_another_team_do_not_run_a_preview(sandbox: Sandbox) -> None:
+    await sandbox.start(make_operator())
+    preview = Preview(sandbox)
+    await preview.ask()
+    await preview.ready()
+    await sandbox.at_rest()
+    counted = f'preview_environments_reconcile_total{{pr_number="{preview.number}"}}'
+    before = sandbox.metrics()[counted]
+    await sandbox.make_namespace("evil")
+    for namespace in ("evil", preview.namespace):
+        forged = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {
+                "name": "forged",
+                "namespace": namespace,
+                "labels": {"managed-by": "preview-operator"},
+                "annotations": {OWNER: f"{sandbox.namespace}/{preview.name}"},
+            },
+            "spec": {"ports": [{"port": 80}]},
+        }
+        await sandbox.client.create(forged)
+        await sandbox.clock.sleep(30)
+        ours = namespace == preview.namespace
+        assert (sandbox.metrics()[counted] > before) == ours

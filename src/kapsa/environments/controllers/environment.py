@@ -18,9 +18,9 @@ from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.names import FINALIZER, OWNER_UID
 from kapsa.environments.namespace_objects.builds import (
     COMMIT_INDEX,
+    BuildMapping,
     EnvironmentBuilds,
     commits_of,
-    waiting_for,
 )
 from kapsa.environments.namespace_objects.children import (
     JOB,
@@ -52,8 +52,14 @@ from kapsa.environments.steps.step import Step, StepFailure, Waiting, advance, e
 from kapsa.environments.steps.teardown import Teardown
 from kapsa.environments.steps.tls import TlsStep
 from kapsa.environments.steps.verify import VerifyStep
-from kapsa.environments.tenancy.api_server import ENDPOINT_SLICE, SERVER_SERVICE, SERVER_SLICE, SERVICE
-from kapsa.environments.tenancy.namespaces import NAMESPACE, owners
+from kapsa.environments.tenancy.api_server import (
+    ENDPOINT_SLICE,
+    SERVER_NAMESPACE,
+    SERVER_SERVICE,
+    SERVER_SLICE,
+    SERVICE,
+)
+from kapsa.environments.tenancy.namespaces import NAMESPACE, ChildMapping, owners
 from kapsa.environments.tenancy.ownership import (
     PROJECT_MISSING,
     is_namespace_of,
@@ -88,8 +94,13 @@ _CONDITIONS = ("NamespaceReady", "BuildReady", "DeploymentReady", "IngressReady"
 
 
 def _all_environments(_: StoredObject, cache: Cache) -> Iterable[Key]:
-    """Map a pool, or an address of the API server, to all environments."""
+    """Map a pool to all environments."""
     return [each.key for each in cache.select(Environment.gvk)]
+
+
+def _if_api_server(stored: StoredObject, cache: Cache) -> Iterable[Key]:
+    """Map the addresses of the API server to all environments, and what only has their labels to none."""
+    return _all_environments(stored, cache) if stored.namespace == SERVER_NAMESPACE else []
 
 
 class EnvironmentController(Controller[Environment]):
@@ -160,20 +171,22 @@ class EnvironmentController(Controller[Environment]):
 
     def _watches(self) -> tuple[Watch, ...]:
         children = dict.fromkeys([*POLICY_KINDS, *RENDERED_KINDS])
+        owner = ChildMapping(Environment, self.settings.build_namespace)
+        waiting = BuildMapping(owner)
         return (
             # All namespaces: one of another owner has none of our labels, yet blocks an environment.
             Watch(NAMESPACE, map=owners),
             # All Secrets and ConfigMaps, without their content: the sources of copies have no label of ours.
-            *(Watch(kind, map=owners, metadata_only=True) for kind in _COPIED),
+            *(Watch(kind, map=owner, metadata_only=True) for kind in _COPIED),
             *(
-                Watch(kind, map=waiting_for if kind == JOB else owners, labels=OWNER_UID)
+                Watch(kind, map=waiting if kind == JOB else owner, labels=OWNER_UID)
                 for kind in children
                 if kind not in (*_COPIED, RESOURCE_QUOTA)
             ),
             Watch(ROLE_BINDING, map=environments_of_binding),
-            Watch(RESOURCE_QUOTA, map=owners, labels=OWNER_UID, predicates=(limits_changed,)),
-            Watch(KPACK_IMAGE, map=waiting_for, labels=OWNER_UID, optional=True),
-            Watch(HTTP_ROUTE, map=owners, labels=OWNER_UID, optional=True),
+            Watch(RESOURCE_QUOTA, map=owner, labels=OWNER_UID, predicates=(limits_changed,)),
+            Watch(KPACK_IMAGE, map=waiting, labels=OWNER_UID, optional=True),
+            Watch(HTTP_ROUTE, map=owner, labels=OWNER_UID, optional=True),
             *(Watch(kind, optional=True) for kind in (CERTIFICATE, GATEWAY)),
             Watch(
                 Project,
@@ -182,7 +195,7 @@ class EnvironmentController(Controller[Environment]):
                 ),
             ),
             Watch(Registry, predicates=(generation_changed,)),
-            *(Watch(kind, map=_all_environments, labels=labels) for kind, labels in _API_SERVER),
+            *(Watch(kind, map=_if_api_server, labels=labels) for kind, labels in _API_SERVER),
             # A new pool may open shared services to any environment.
             Watch(DomainPool, map=_all_environments, predicates=(generation_changed,)),
         )

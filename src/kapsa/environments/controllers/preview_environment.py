@@ -24,11 +24,11 @@ from kapsa.environments.settings import Settings
 from kapsa.environments.sources.previews import ALLOW_MASS_DELETION
 from kapsa.environments.tenancy.namespaces import (
     NAMESPACE,
+    ChildMapping,
     ForeignNamespaceError,
     NamespaceChangingError,
     NamespaceIntendedError,
     claim,
-    owners,
     release,
 )
 from kapsa.runtime import (
@@ -77,7 +77,7 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
     watches = (
         # All namespaces: one of another owner has none of our labels, yet blocks a preview.
         Watch(NAMESPACE, map=_previews_of),
-        *(Watch(kind, map=owners, labels=MANAGED_LABELS) for kind in CHILDREN),
+        *(Watch(kind, map=ChildMapping(PreviewEnvironment), labels=MANAGED_LABELS) for kind in CHILDREN),
         # A pool with the domain of previews allocates their hosts from then on.
         Watch(DomainPool, map=_all_previews, predicates=(generation_changed,)),
         # A Registry decides which namespaces may run its images.

@@ -18,17 +18,17 @@ from kapsa.environments.ports import Builds
 from kapsa.environments.resources import Environment
 from kapsa.environments.settings import Settings
 from kapsa.environments.step_run import Manifest, StepRun
-from kapsa.environments.tenancy.namespaces import owners
-from kapsa.runtime import Cache, Context, StoredObject
+from kapsa.environments.tenancy.namespaces import ChildMapping
+from kapsa.runtime import Cache, Context, Key, StoredObject
 
 __all__ = [
     "BUILD",
     "BUILT_COMMIT",
     "COMMIT_INDEX",
+    "BuildMapping",
     "EnvironmentBuilds",
     "commits_of",
     "engine_of",
-    "waiting_for",
 ]
 
 BUILD = "catalyst.dev/build"
@@ -50,13 +50,18 @@ def commits_of(stored: StoredObject) -> Iterable[tuple[str, str]]:
     return [(stored.namespace, _as_label(commit)) for commit in commits if commit]
 
 
-def waiting_for(build: StoredObject, cache: Cache) -> Iterable[tuple[str, str]]:
-    """Map a build to the environment that owns it and all that may wait for it. For a Watch."""
-    concerned = list(owners(build))
-    commit = build.labels.get(BUILT_COMMIT)
-    for namespace, _ in tuple(concerned) if commit else ():
-        concerned += [each.key for each in cache.by_index(Environment, COMMIT_INDEX, (namespace, commit))]
-    return concerned
+class BuildMapping:
+    """A mapping of a build to the environment that owns it and all that may wait for it. For a Watch."""
+
+    def __init__(self, children: ChildMapping) -> None:
+        self._children = children
+
+    def __call__(self, build: StoredObject, cache: Cache) -> Iterable[Key]:
+        concerned = list(self._children(build, cache))
+        commit = build.labels.get(BUILT_COMMIT)
+        for namespace, _ in tuple(concerned) if commit else ():
+            concerned += [each.key for each in cache.by_index(Environment, COMMIT_INDEX, (namespace, commit))]
+        return concerned
 
 
 def engine_of(build: Manifest) -> str:

@@ -12,7 +12,14 @@ from typing import Any
 from kapsa.environments.settings import Settings
 from kapsa.runtime import Context
 
-__all__ = ["ENDPOINT_SLICE", "SERVER_SERVICE", "SERVER_SLICE", "SERVICE", "api_server_ranges"]
+__all__ = [
+    "ENDPOINT_SLICE",
+    "SERVER_NAMESPACE",
+    "SERVER_SERVICE",
+    "SERVER_SLICE",
+    "SERVICE",
+    "api_server_ranges",
+]
 
 SERVICE = "v1/Service"
 ENDPOINT_SLICE = "discovery.k8s.io/v1/EndpointSlice"
@@ -20,16 +27,18 @@ SERVER_SERVICE: Mapping[str, str] = {"component": "apiserver", "provider": "kube
 """The labels of the Service."""
 SERVER_SLICE: Mapping[str, str] = {"kubernetes.io/service-name": "kubernetes"}
 """The label of the EndpointSlices."""
-_NAMESPACE, _NAME = "default", "kubernetes"
+SERVER_NAMESPACE = "default"
+"""The namespace of both. Elsewhere anybody can create objects with these labels."""
+_NAME = "kubernetes"
 
 
 def api_server_ranges(ctx: Context[Any], settings: Settings) -> tuple[str, ...]:
     """Return the address ranges of the API server, in a fixed order."""
     addresses: set[str] = set()
-    for service in ctx.list(SERVICE, namespace=_NAMESPACE, labels=SERVER_SERVICE):
+    for service in ctx.list(SERVICE, namespace=SERVER_NAMESPACE, labels=SERVER_SERVICE):
         if service["metadata"]["name"] == _NAME:
             addresses |= set((service.get("spec") or {}).get("clusterIPs") or ())
-    for each in ctx.list(ENDPOINT_SLICE, namespace=_NAMESPACE, labels=SERVER_SLICE):
+    for each in ctx.list(ENDPOINT_SLICE, namespace=SERVER_NAMESPACE, labels=SERVER_SLICE):
         for endpoint in each.get("endpoints") or ():
             addresses |= set(endpoint.get("addresses") or ())
     ranges = [str(network) for text in sorted(addresses) if (network := _network(text)) is not None]

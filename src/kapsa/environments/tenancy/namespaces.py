@@ -17,10 +17,11 @@ import msgspec
 
 from kapsa.environments.names import OWNER, OWNER_UID
 from kapsa.environments.resources import NamespaceStatus
-from kapsa.runtime import AlreadyExists, Context, NotFound, StoredObject
+from kapsa.runtime import AlreadyExists, Cache, Context, CustomResource, Key, NotFound, StoredObject
 
 __all__ = [
     "NAMESPACE",
+    "ChildMapping",
     "ClaimedNamespace",
     "ForeignNamespaceError",
     "NamespaceChangingError",
@@ -137,10 +138,38 @@ def _report_kept(ctx: Context[Any], name: str, why: str) -> None:
     ctx.event("Warning", "NamespaceKept", f"not deleted: {why}", action="Delete")
 
 
-def owners(stored: StoredObject) -> Iterable[tuple[str, str]]:
-    """Map an object to the resource it was created for, by its annotation. For a Watch."""
+def owners(stored: StoredObject) -> Iterable[Key]:
+    """Map a namespace to the resource it was created for, by its annotation. For a Watch.
+
+    Not for what is in namespaces: a team can write any annotation on objects in its own, and each change of such an
+    object would run the resource of another team. See `ChildMapping`.
+    """
     namespace, _, name = stored.annotations().get(OWNER, "").partition("/")
-    return [(namespace, name)] if namespace and name else []
+    return [Key(namespace, name)] if namespace and name else []
+
+
+class ChildMapping:
+    """A mapping of objects to the resource they were created for, by their annotation. For a Watch.
+
+    The annotation counts only in the namespace that the status of that resource records, and in namespaces of the
+    operator, where teams cannot write.
+    """
+
+    def __init__(self, kind: type[CustomResource[Any, Any]], *own: str) -> None:
+        self._kind = kind
+        self._own = own
+
+    def __call__(self, stored: StoredObject, cache: Cache) -> Iterable[Key]:
+        return [
+            key
+            for key in owners(stored)
+            if stored.namespace in self._own
+            or self._records(cache.get(self._kind.gvk, key), stored.namespace)
+        ]
+
+    def _records(self, owner: StoredObject | None, namespace: str) -> bool:
+        recorded = self._kind.decode(owner.raw).status.namespace if owner is not None else None
+        return recorded is not None and recorded.name == namespace
 
 
 def _manifest(
