@@ -151,6 +151,32 @@ async def test_an_upgrade_stops_a_commit_that_is_in_no_branch_and_not_approved(t
     assert await deployments_of(tenant) == []
 
 
+async def test_after_an_upgrade_the_end_of_an_approval_stops_a_commit_although_git_does_not_respond(
+    tenant: Tenant,
+) -> None:
+    await secret(tenant, "settings", tenant.name, KEY="value")
+    await tenant.project(secrets=[{"name": "settings"}])
+    await tenant.environment(source=FORK)
+    await approve(tenant)
+    await tenant.ready()
+    await forget_trust(tenant)
+    tenant.systems.git.error = Unreachable("git.example.com does not answer")
+    await tenant.start()
+
+    async def is_decided() -> bool:
+        return (await tenant.get()).status.trusted_commits == []
+
+    await tenant.sandbox.until(is_decided, "the status records that no branch is at the commit", seconds=120)
+    assert await serves(tenant)
+    await withdraw(tenant)
+    await tenant.sandbox.until(lambda: is_stopped(tenant), "nothing of the commit runs", seconds=120)
+    assert await secrets_of(tenant) == set()
+
+
+async def is_stopped(tenant: Tenant) -> bool:
+    return await deployments_of(tenant) == []
+
+
 async def test_a_commit_that_a_branch_had_is_stopped_when_the_project_trusts_no_pull_request(
     tenant: Tenant,
 ) -> None:
