@@ -154,6 +154,7 @@ def test_an_interrupted_demo_leaves_nothing_behind(directory: Path, env: dict[st
     assert list(Path(env["TMPDIR"]).iterdir()) == []
 
 
+@pytest.mark.long
 def test_it_stops_cleanly_when_its_reader_is_gone(directory: Path, env: dict[str, str]) -> None:
     done = subprocess.run(
         ["bash", "-c", f"'{KAPSA}' demo | head -n 1; exit ${{PIPESTATUS[0]}}"],

@@ -154,6 +154,7 @@ def test_one_manager_and_the_commands_next_to_it(installation: Installation) -> 
         manager.wait()
 
 
+@pytest.mark.long
 def test_commands_without_a_manager_start_the_database_themselves(installation: Installation) -> None:
     migrated = installation.run("migrate")
     assert migrated.returncode == 0, migrated.stderr

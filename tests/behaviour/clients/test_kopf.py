@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kapsa.devcluster import DevCluster
 from kapsa.runtime import Client
 from tests.eventually import eventually
@@ -77,6 +79,7 @@ async def kopf_running(cluster: DevCluster, calls: CallLog, log: Path) -> AsyncI
             await process.wait()
 
 
+@pytest.mark.long
 async def test_kopf_runs_its_operator_from_create_to_delete(cluster: DevCluster, tmp_path: Path) -> None:
     calls, log = CallLog(tmp_path / "calls"), tmp_path / "kopf.log"
     async with Client.connect(kubeconfig=cluster.kubeconfig) as client:

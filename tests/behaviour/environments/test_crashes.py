@@ -146,6 +146,7 @@ async def test_an_environment_created_updated_and_deleted_survives_a_crash_at_an
     )
 
 
+@pytest.mark.long
 async def test_the_access_of_a_team_is_granted_and_withdrawn_whichever_write_crashes(sweep: Sweep) -> None:
     scenario = CrashScenario(secrets=[], resources={}).scenario(
         bind_team("jane"), apply_commit("one"), bind_team("joe"), unbind_team
@@ -160,6 +161,7 @@ BUILT: Mapping[str, Any] = {
 }
 
 
+@pytest.mark.long
 async def test_an_environment_whose_image_is_built_survives_a_crash_at_the_commit_of_any_write(
     sweep: Sweep,
 ) -> None:
@@ -190,6 +192,7 @@ async def test_a_project_with_three_previews_survives_a_crash_at_the_commit_of_a
     await sweep("project", previews("b", "a", "c"), WORST)
 
 
+@pytest.mark.long
 async def test_a_project_whose_preview_is_built_and_goes_survives_a_crash_before_any_write(
     sweep: Sweep,
 ) -> None:

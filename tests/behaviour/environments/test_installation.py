@@ -187,6 +187,7 @@ async def fetch(url: str) -> tuple[int, str]:
         return answer.status, await answer.text()
 
 
+@pytest.mark.long
 async def test_missing_kinds_are_reported_at_once_and_watched_when_they_are_installed(tmp_path: Path) -> None:
     async with DevCluster() as cluster, Client.connect(kubeconfig=cluster.kubeconfig) as client:
         env = variables(tmp_path, KAPSA_METRICS_PORT="0", KAPSA_LEADER_ELECTION="false")
@@ -198,6 +199,7 @@ async def test_missing_kinds_are_reported_at_once_and_watched_when_they_are_inst
             await program.line('"controller": "environment"')
 
 
+@pytest.mark.long
 async def test_the_second_process_stands_by_and_takes_over_when_the_first_is_killed(tmp_path: Path) -> None:
     async with DevCluster() as cluster, Client.connect(kubeconfig=cluster.kubeconfig) as client:
         for manifest in made():
@@ -230,6 +232,7 @@ async def test_a_right_that_is_missing_is_named_as_the_rule_that_grants_it(
         assert '{apiGroups: ["batch"], resources: ["cronjobs"], verbs: ["get", "list"' in line["rule"]
 
 
+@pytest.mark.long
 async def test_the_operator_serves_its_webhooks_over_tls(cluster: DevCluster, tmp_path: Path) -> None:
     async with Client.connect(kubeconfig=cluster.kubeconfig) as client:
         for manifest in made():
@@ -264,6 +267,7 @@ async def test_the_operator_serves_its_webhooks_over_tls(cluster: DevCluster, tm
         await client.delete("admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration", "kapsa")
 
 
+@pytest.mark.long
 async def test_logs_can_be_lines_for_people(cluster: DevCluster, tmp_path: Path) -> None:
     env = variables(
         tmp_path, KAPSA_METRICS_PORT="0", KAPSA_LOG_FORMAT="console", KAPSA_LEADER_ELECTION="false"

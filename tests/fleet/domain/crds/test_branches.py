@@ -61,6 +61,7 @@ def test_a_type_below_a_branch_counts() -> None:
     assert severity(old, wider) is SAFE  # a length says nothing about numbers
 
 
+@pytest.mark.long
 def test_branches_of_branches_are_compared_in_bounded_time() -> None:
     old = field_of({**STRING, **nested(5, 8, 5)})
     new = field_of({**STRING, **nested(5, 8, 3)})

@@ -7,6 +7,8 @@ import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import pytest
+
 from kapsa.fleet.domain.rollout.plans import RejectedShare
 from kapsa.fleet.orchestrator.crds.live_verdict import judge_resources, verdict_line
 from kapsa.fleet.orchestrator.ports.crds import ResourcesUnreadable
@@ -103,6 +105,7 @@ async def test_a_verdict_ends_when_its_time_is_over() -> None:
     assert verdict.partial_reason.startswith("stopped after 0 s")
 
 
+@pytest.mark.long
 async def test_ten_thousand_resources_are_judged_page_by_page(
     sample: Sample | None, record_property: Callable[[str, object], None]
 ) -> None:

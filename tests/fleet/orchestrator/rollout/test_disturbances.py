@@ -80,6 +80,7 @@ async def test_a_retry_after_an_uninstall_by_a_person_goes_back_to_nothing(datab
     assert fleet.clusters["dev-1"].history(RELEASE) == []
 
 
+@pytest.mark.long
 async def test_a_release_that_a_person_installed_before_a_retry_is_what_the_rollback_returns_to(
     database: Database,
 ) -> None:

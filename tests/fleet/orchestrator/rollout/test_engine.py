@@ -385,6 +385,7 @@ async def test_a_maintenance_window_is_awaited_before_the_cluster_and_named(data
     assert fleet.now >= START.replace(hour=13)
 
 
+@pytest.mark.long
 async def test_a_freeze_that_is_lifted_early_is_noticed_within_a_minute(database: Database) -> None:
     fleet = await started(database, "dev-1")
     freeze = ChangeFreeze(START - MINUTE, START + timedelta(days=9), "year end")

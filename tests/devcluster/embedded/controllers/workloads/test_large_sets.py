@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+import pytest
+
 from kapsa.devcluster import DevCluster
 from kapsa.runtime import Client
 from kapsa.runtime.testing import InProcessTransport
@@ -23,6 +25,7 @@ def pods_of(cluster: DevCluster) -> int:
     return sum(each.resource == "pods" for each in cluster.objects())
 
 
+@pytest.mark.long
 async def test_requests_are_answered_while_a_deployment_of_100_000_replicas_grows():
     async with DevCluster(http=False) as cluster:
         client = Client(InProcessTransport(cluster))
