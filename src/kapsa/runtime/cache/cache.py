@@ -131,6 +131,9 @@ class Cache:
 
     def get(self, gvk: GroupVersionKind, key: Key, *, scopes: Scopes = None) -> StoredObject | None:
         """Return an object as it was last delivered or written; None if there is none."""
+        informers = self.of_kind(gvk)
+        if len(informers) == 1:  # of nearly every kind; a reconcile asks several times
+            return informers[0].store.get(key)
         for informer in self._within(gvk, scopes):
             stored = informer.store.get(key)
             if stored is not None:

@@ -43,12 +43,13 @@ class ChildManifests:
         if not await self._is_namespaced(gvk):
             metadata.pop("namespace", None)
         elif not metadata.get("namespace"):
-            if not owner.namespace:
+            namespace = owner.key.namespace
+            if not namespace:
                 raise ValueError(
                     f"{gvk.kind} {metadata.get('name')} needs metadata.namespace: its owner {self._owner.kind} "
                     f"{owner.key} is cluster-scoped"
                 )
-            metadata["namespace"] = owner.namespace
+            metadata["namespace"] = namespace
         key = Key(metadata.get("namespace", ""), metadata.get("name", ""))
         if owned:
             metadata["ownerReferences"] = [self._owner_reference(owner, gvk, key)]
@@ -62,7 +63,7 @@ class ChildManifests:
         return namespaced
 
     def _owner_reference(self, owner: StoredObject, child: GroupVersionKind, key: Key) -> dict[str, Any]:
-        if owner.namespace and owner.namespace != key.namespace:
+        if owner.key.namespace not in ("", key.namespace):
             raise ValueError(
                 f"{child.kind} {key} cannot be owned by {self._owner.kind} {owner.key}: an owner must be in the same "
                 "namespace or cluster-scoped. Pass owner=False and clean up in finalize()."
@@ -70,7 +71,7 @@ class ChildManifests:
         return {
             "apiVersion": self._owner.api_version,
             "kind": self._owner.kind,
-            "name": owner.name,
+            "name": owner.key.name,
             "uid": owner.uid,
             "controller": True,
             "blockOwnerDeletion": True,
