@@ -11,7 +11,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import typer
 
+from kapsa.cli.fleet.command import app as fleet
 from kapsa.fleet.domain.health.memory import HealthLimits
 from kapsa.fleet.domain.health.verdicts import CheckKind, Evidence
 from kapsa.fleet.domain.health.webhooks import ProbeFacts, ProbeOutcome, judge_probes
@@ -156,3 +158,43 @@ def test_every_problem_in_the_table_of_plans_is_one_that_a_plan_can_have(tool: M
     table = page.partition("| problem | meaning |")[2].partition("\n\n")[0]
     listed = set(re.findall(r"`([A-Z]\w+)`", " ".join(row.split("|")[1] for row in table.splitlines()[2:])))
     assert listed == tool.sections(PAGES / "plans.md").keys()
+
+
+# -- commands on the pages ------------------------------------------------------------------------------------
+
+COMMAND = re.compile(r"\bkapsa fleet ([^`\n|;&>()#]*)")
+
+
+def commands_on(page: Path) -> list[list[str]]:
+    """Return the words of each `kapsa fleet` command on a page."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    return [match[1].split() for match in COMMAND.finditer(text)]
+
+
+def problem_of(words: list[str]) -> str:
+    """Return the first word of a command that the program does not accept, empty if there is none."""
+    command = typer.main.get_command(fleet)
+    while isinstance(command, typer.core.TyperGroup):
+        if not words or not re.fullmatch(r"[a-z-]+", words[0]):
+            return ""
+        name, *words = words
+        if name not in command.commands:
+            return name
+        command = command.commands[name]
+    options = {option for parameter in command.params for option in parameter.opts}
+    return next((word for word in words if re.match(r"-[-a-z]", word) and word not in options), "")
+
+
+FLEET_PAGES = sorted((ROOT / "docs" / "fleet").rglob("*.md"))
+
+
+@pytest.mark.parametrize("page", FLEET_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_on_a_page_exists_with_its_options(page: Path) -> None:
+    wrong = [" ".join(words) for words in commands_on(page) if problem_of(words)]
+    assert wrong == []
+
+
+def test_a_command_that_does_not_exist_is_noticed() -> None:
+    assert problem_of(["clusters", "adopt", "CLUSTER", "OPERATOR", "--dry-run"]) == ""
+    assert problem_of(["clusters", "adopted", "CLUSTER"]) == "adopted"
+    assert problem_of(["deployments", "create", "--clusters", "dev"]) == "--clusters"

@@ -30,13 +30,20 @@ def quiet() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def manager(postgres: PostgresServer, quiet: None) -> Iterator[str]:
-    """The address of the API. Nothing carries its deployments out."""
+def manager_database(postgres: PostgresServer) -> Iterator[str]:
+    """The address of the manager's database."""
     url = postgres.create_database()
+    yield url
+    postgres.drop_database(url)
+
+
+@pytest.fixture(scope="module")
+def manager(manager_database: str, quiet: None) -> Iterator[str]:
+    """The address of the API. Nothing carries its deployments out."""
     with background_loop() as wait:
 
         async def start() -> tuple[Database, HttpServer]:
-            database = Database(url)
+            database = Database(manager_database)
             server = HttpServer(FleetSettings(listen_port=0), application(database, rate_limits=NoLimits()))
             await server.start()
             return database, server
@@ -50,7 +57,6 @@ def manager(postgres: PostgresServer, quiet: None) -> Iterator[str]:
             yield server.url
         finally:
             wait(stop())
-    postgres.drop_database(url)
 
 
 @pytest.fixture

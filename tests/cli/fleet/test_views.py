@@ -112,6 +112,27 @@ def test_the_evidence_of_a_gate_is_one_clause(gate: GateProgress, text: str) -> 
     assert evidence_text(target("dev", TargetState.VALIDATING, gate=gate)) == text
 
 
+@pytest.mark.parametrize(
+    "state",
+    [
+        TargetState.ABORTED,
+        TargetState.FAILED,
+        TargetState.ROLLED_BACK,
+        TargetState.SKIPPED,
+        TargetState.APPLYING,
+    ],
+)
+def test_a_cluster_that_ended_or_gave_up_shows_the_word_that_runbooks_have(state: TargetState) -> None:
+    stopped = target("dev", state, reason="ReleaseBusy", message="revision 4 is pending-upgrade")
+    assert evidence_text(stopped) == "ReleaseBusy: revision 4 is pending-upgrade"
+    assert evidence_text(target("dev", state, reason="Offline")) == "Offline"
+
+
+def test_a_cluster_that_waits_shows_its_wait_and_no_earlier_reason() -> None:
+    waiting = target("dev", TargetState.APPLYING, reason="ReleaseBusy", message="busy", waits_for="the CRDs")
+    assert evidence_text(waiting) == ""
+
+
 def test_a_wait_that_is_over_is_due_and_one_without_an_end_has_none() -> None:
     assert wait_text("a window", NOW - timedelta(seconds=1), NOW) == "a window (due)"
     assert wait_text("an approval", None, NOW) == "an approval"

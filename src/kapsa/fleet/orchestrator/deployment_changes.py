@@ -7,7 +7,12 @@ import msgspec
 
 from kapsa.fleet.domain.errors import StateConflict
 from kapsa.fleet.domain.health import GateProgress
-from kapsa.fleet.domain.rollout.deployments import DeploymentPhase, VersionDeployment, check_phase
+from kapsa.fleet.domain.rollout.deployments import (
+    PHASE_TRANSITIONS,
+    DeploymentPhase,
+    VersionDeployment,
+    check_phase,
+)
 from kapsa.fleet.domain.rollout.rollouts import RESUME
 from kapsa.fleet.domain.rollout.strategies import BlueGreenStrategy
 from kapsa.fleet.domain.rollout.targets import DELETED, RolloutTarget, TargetGoal, TargetState, TargetStep
@@ -86,9 +91,10 @@ def resume(deployment: VersionDeployment, targets: list[RolloutTarget], now: dat
 
 def _again(target: RolloutTarget, now: datetime) -> RolloutTarget:
     if target.step is TargetStep.PREPARE:
-        return _held(target)
+        return _replace(_held(target), reason="", message="")
     progress = _replace(target.progress, unknown_since=None)
-    return _replace(target, stalled="", waits_for="", deadline=None, progress=progress, next_run_at=now)
+    cleared = {"stalled": "", "reason": "", "message": "", "waits_for": "", "deadline": None}
+    return _replace(target, **cleared, progress=progress, next_run_at=now)
 
 
 def retry(
@@ -102,7 +108,10 @@ def retry(
     """Begin another attempt on the clusters that are not finished."""
     if deployment.phase in _BEFORE:
         raise StateConflict(f"a deployment that is {deployment.phase} has nothing to retry")
-    check_phase(deployment.phase, DeploymentPhase.PLANNING)
+    if DeploymentPhase.PLANNING not in PHASE_TRANSITIONS[deployment.phase]:
+        raise StateConflict(
+            f"a deployment that is {deployment.phase} cannot be retried: {_instead(deployment.phase)}"
+        )
     for target in targets:
         if target.state in _BUSY:
             message = f"{target.cluster_name} is {target.state}: resume the deployment, or roll it back"
@@ -127,6 +136,16 @@ def retry(
     )
     reset = tuple(_reattempted(target, attempt) for target in targets)
     return DeploymentChange(planned, "Retried", f"attempt {attempt}", reset)
+
+
+def _instead(phase: DeploymentPhase) -> str:
+    match phase:
+        case DeploymentPhase.ROLLING_BACK:
+            return "wait until the rollback has ended"
+        case DeploymentPhase.DEPLOYING | DeploymentPhase.VALIDATING:
+            return "it is under way; abort it first, or roll it back"
+        case _:
+            return "request a new deployment"
 
 
 def _reattempted(target: RolloutTarget, attempt: int) -> RolloutTarget:

@@ -16,6 +16,7 @@ from kapsa.fleet.orchestrator.deployment_requests import DeploymentDetails, Roll
 
 __all__ = [
     "CLUSTER_HEADERS",
+    "cause_text",
     "cluster_row",
     "cluster_rows",
     "deployment_lines",
@@ -33,6 +34,8 @@ CLUSTER_HEADERS = ("STAGE", "CLUSTER", "ENVIRONMENT", "STATE", "STEP", "EVIDENCE
 _CHECKED = frozenset(
     {TargetState.VALIDATING, TargetState.HEALTHY, TargetState.ROLLING_BACK, TargetState.FAILED}
 )
+_ENDED = frozenset({TargetState.ABORTED, TargetState.FAILED, TargetState.ROLLED_BACK, TargetState.SKIPPED})
+_OPEN = frozenset({TargetState.PENDING, TargetState.APPLYING, TargetState.VALIDATING})
 _URGENCY = (
     TargetState.FAILED,
     TargetState.ROLLING_BACK,
@@ -47,12 +50,20 @@ _URGENCY = (
 """The states by importance: if not all clusters fit on the screen, the first ones are shown."""
 
 
+def cause_text(target: TargetStatus) -> str:
+    """Return the reason for which a cluster has ended, or for which its wait gave up, as runbooks name it."""
+    gave_up = target.state in _OPEN and target.reason and not target.waits_for
+    if target.state not in _ENDED and not gave_up:
+        return ""
+    return f"{target.reason}: {target.message}".strip(": ")
+
+
 def evidence_text(target: TargetStatus) -> str:
-    """Return what the checks of the new revision have shown so far."""
+    """Return the cause of a cluster's end or stop, else what the checks of the new revision have shown so far."""
     gate = target.gate
     checks = gate.healthy_checks + gate.failed_checks
-    if target.state is TargetState.FAILED:
-        return f"{target.reason}: {target.message}".strip(": ")
+    if cause := cause_text(target):
+        return cause
     if target.state not in _CHECKED or not (checks or gate.unknown_since):
         return ""
     match gate.last:
@@ -155,7 +166,13 @@ def describe_rollback(status: RollbackStatus) -> None:
     )
     typer.echo()
     rows = [
-        (each.cluster, each.environment, each.state, each.previous_version or "-", each.message)
+        (
+            each.cluster,
+            each.environment,
+            each.state,
+            each.previous_version or "-",
+            cause_text(each) or each.message,
+        )
         for each in status.clusters
     ]
     print_table(

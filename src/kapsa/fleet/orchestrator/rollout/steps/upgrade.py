@@ -40,7 +40,8 @@ async def _apply(turn: ClusterTurn, services: ClusterServices, intent: ReleaseIn
     # Large CRDs take a while to parse.
     request = await asyncio.to_thread(_request, turn, intent)
     if request is None:
-        return turn.stall("ManifestChanged", "the stored manifest is not the one that was planned: retry")
+        message = "the stored manifest is not the one that was planned: abort the deployment, then retry it"
+        return turn.stall("ManifestChanged", message)
     try:
         await services.clusters.apply_crds(_crds(turn), turn.guard)
     except ClusterRefused as error:
