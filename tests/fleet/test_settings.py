@@ -64,6 +64,22 @@ def test_the_data_directory_of_a_person_is_below_their_home(monkeypatch: pytest.
         ({"WEBHOOK_SECRET": "whsec_" + "!" * 24}, "has a secret that is not base64 after whsec_"),
         ({"SMTP_PASSWORD": "p", "SMTP_PASSWORD_FILE": "/p"}, "are both set: choose one of them"),
         ({"ENCRYPTION_KEYS": "a:b", "ENCRYPTION_KEYS_FILE": "/k"}, "are both set: choose one of them"),
+        (
+            {"VAULT_ADDRESS": "http://vault.example.com:8200", "VAULT_TOKEN": "t"},
+            "KAPSA_FLEET_VAULT_ADDRESS is plain HTTP to another machine: use https",
+        ),
+        (
+            {"VAULT_ADDRESS": "https://v"},
+            "KAPSA_FLEET_VAULT_TOKEN_FILE or KAPSA_FLEET_VAULT_TOKEN must be set",
+        ),
+        (
+            {"VAULT_ADDRESS": "https://v", "VAULT_TOKEN": "t", "VAULT_TOKEN_FILE": "/t"},
+            "must be set, and not both",
+        ),
+        (
+            {"VAULT_ADDRESS": "http://127.0.0.1:8200", "VAULT_TOKEN": "t", "VAULT_TRANSIT_KEY": "../sys"},
+            "KAPSA_FLEET_VAULT_TRANSIT_KEY is '../sys', but must be a name",
+        ),
         ({"MAIL_FROM": "ada"}, "KAPSA_FLEET_MAIL_FROM is 'ada', but must be a mail address"),
         (
             {"APPROVAL_ENVIRONMENTS": "Production,Moon"},
@@ -92,6 +108,7 @@ def test_no_secret_is_in_a_representation_or_an_error() -> None:
         {
             "KAPSA_DATABASE_URL": "postgresql://u:geheim@h/d",
             "KAPSA_FLEET_SMTP_PASSWORD": "geheim",
+            "KAPSA_FLEET_VAULT_TOKEN": "geheim",
             "KAPSA_FLEET_WEBHOOK_SECRET": "geheim" * 5,
             "KAPSA_FLEET_ENCRYPTION_KEYS": "a:geheim",
             "KAPSA_FLEET_OIDC_CLIENT_SECRET": "geheim",

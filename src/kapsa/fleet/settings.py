@@ -26,6 +26,7 @@ _SECRET = frozenset(
         "database_url",
         "encryption_keys",
         "smtp_password",
+        "vault_token",
         "webhook_secret",
         "webhook_urls",
         "oidc_client_secret",
@@ -71,6 +72,23 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Keys that seal credentials, as ID:BASE64 with 32 bytes each, separated by commas, the primary first."""
     encryption_keys_file: Path | None = None
     """The file with these keys, one per line. Read again when it changes; the way to rotate without a restart."""
+
+    vault_address: str = ""
+    """The address of a Vault server, whose transit engine then wraps the keys of all secrets."""
+    vault_transit_key: str = "kapsa-fleet"
+    """The name of the key in the transit engine."""
+    vault_transit_mount: str = "transit"
+    """The path of the transit engine."""
+    vault_namespace: str = ""
+    """The namespace in Vault, if it has any."""
+    vault_token: str = ""
+    """The token for Vault."""
+    vault_token_file: Path | None = None
+    """The file with the token for Vault, read for each request: an agent may renew it."""
+    vault_ca_file: Path | None = None
+    """The file with the authorities that sign the certificate of Vault; those of the system if empty."""
+    vault_only_opens: bool = False
+    """True to seal with the encryption keys again and use Vault only to open, on the way back from Vault."""
 
     jwt_issuer: str = ""
     """The issuer of tokens. Without it, only tokens of `kapsa fleet token` are accepted, for development."""
@@ -206,6 +224,7 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         self._check_listener()
         self._check_tokens()
         self._check_delivery()
+        self._check_vault()
         if self.encryption_keys and self.encryption_keys_file:
             raise SettingsError(
                 f"{PREFIX}ENCRYPTION_KEYS and {PREFIX}ENCRYPTION_KEYS_FILE are both set: choose one of them"
@@ -224,6 +243,25 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
                 f"and {PREFIX}TLS_KEY, or {PREFIX}PLAIN_HTTP=true behind a proxy that terminates TLS"
             )
         _check_url("public_url", self.public_url, ("https", "http"))
+
+    def _check_vault(self) -> None:
+        if not self.vault_address:
+            return
+        _check_url("vault_address", self.vault_address, ("https", "http"))
+        parts = urlsplit(self.vault_address)
+        if parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
+            raise SettingsError(
+                f"{PREFIX}VAULT_ADDRESS is plain HTTP to another machine: use https, or an agent on 127.0.0.1"
+            )
+        if bool(self.vault_token) == bool(self.vault_token_file):
+            raise SettingsError(
+                f"{PREFIX}VAULT_ADDRESS is set, so {PREFIX}VAULT_TOKEN_FILE or {PREFIX}VAULT_TOKEN must be set, "
+                "and not both"
+            )
+        for name in ("vault_transit_key", "vault_transit_mount"):
+            value: str = getattr(self, name)
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", value):
+                raise _invalid(name, value, "a name of letters, digits, dots and dashes")
 
     def _check_tokens(self) -> None:
         if bool(self.jwt_issuer) != bool(self.jwt_jwks_url):
@@ -273,6 +311,13 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
 _SERVICE_VARIABLE = re.compile(
     r"KAPSA_FLEET(_[A-Z0-9]+)*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP).*)?)"
 )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _is_usable(secret: str) -> bool:

@@ -14,6 +14,8 @@ from litestar.routes import HTTPRoute
 from kapsa.fleet.api.application import CONTROLLERS
 from kapsa.fleet.api.openapi.examples import EXAMPLES
 from kapsa.fleet.api.requests import ApiRequest
+from kapsa.fleet.orchestrator.ports.vault import VaultUnavailable
+from kapsa.fleet.orchestrator.registry.operators import Operators
 from tests.fleet.api.harness import ApiClient
 from tests.fleet.api.objects import routes
 
@@ -163,3 +165,15 @@ async def test_health_says_when_the_database_is_away(api: ApiClient) -> None:
     assert response.status_code == 503
     assert response.json()["database"] == "Unreachable"
     assert "secret" not in response.text
+
+
+async def test_a_request_that_needs_keys_which_are_away_is_answered_with_503_and_no_cause(
+    api: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def page(*_: Any, **__: Any) -> None:
+        raise VaultUnavailable("Vault at https://vault.internal answered 503: unseal it")
+
+    monkeypatch.setattr(Operators, "page", page)
+    response = await api.get("/api/v1/operators")
+    assert response.status_code == 503
+    assert response.json()["detail"] == "The keys of the vault cannot be used now. The log has the cause."

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import ssl
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Protocol
 
 import aiohttp
@@ -73,11 +74,13 @@ class GuardedHttpClient:
         timeout: float = 15.0,
         connections: int = 32,
         user_agent: str = "kapsa",
+        ca_file: Path | None = None,
     ) -> None:
         self._guard = address_guard
         self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, 10.0))
         self._connections = connections
         self._user_agent = user_agent
+        self._trusted = True if ca_file is None else ssl.create_default_context(cafile=ca_file)
         self._session: aiohttp.ClientSession | None = None
 
     async def fetch(
@@ -101,7 +104,7 @@ class GuardedHttpClient:
                 target,
                 headers=headers,
                 data=body or None,
-                ssl=True if verify else _unverified(),
+                ssl=self._trusted if verify else _unverified(),
                 server_hostname=headers.get("Host", "").partition(":")[0] or None,
                 allow_redirects=False,
             ) as response:

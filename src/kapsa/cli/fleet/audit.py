@@ -82,14 +82,13 @@ def verify_audit(
     """Check the whole audit log. Exit 1, with the rows, if one was changed, removed or inserted."""
     from kapsa.fleet.infrastructure.audit.chain import chain_key
     from kapsa.fleet.infrastructure.audit.verifier import verify_chain
-    from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
-    from kapsa.fleet.server.services import encryption_keys
+    from kapsa.fleet.server.keys import open_vault
 
     settings = read_settings()
 
     async def verify(database: Database) -> AuditReport:
-        vault = LocalVault(encryption_keys(settings))
-        return await verify_chain(database, await chain_key(database, vault), anchor=anchor)
+        async with open_vault(settings) as vault:
+            return await verify_chain(database, await chain_key(database, vault), anchor=anchor)
 
     report = with_database(settings, verify)
     for finding in report.findings:

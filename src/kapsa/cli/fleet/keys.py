@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kapsa.cli.fleet.session import read_settings, with_database
 from kapsa.cli.target import TargetError
 
+if TYPE_CHECKING:
+    from kapsa.fleet.infrastructure.postgres.database import Database
+
 __all__ = ["app"]
+
+_IN_VAULT = "vault:"
+"""The beginning of the ids of keys in Vault. Their versions are many, and only those that secrets need are listed."""
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Generate, rotate and remove encryption keys."
@@ -28,14 +34,20 @@ def generate_key() -> None:
 def list_keys() -> None:
     """List the keys by their ids, with the number of secrets under each."""
     from kapsa.fleet.infrastructure.vault.rotation import secrets_by_key
-    from kapsa.fleet.server.services import encryption_keys
+    from kapsa.fleet.server.keys import open_vault
 
     settings = read_settings()
-    counts = with_database(settings, secrets_by_key)
-    ring = encryption_keys(settings).ring()
-    for key_id in [*ring.keys, *sorted(counts.keys() - ring.keys.keys())]:
-        state = "primary" if key_id == ring.primary else "loaded" if key_id in ring.keys else "NOT LOADED"
-        typer.echo(f"{key_id}  {state}  {counts.get(key_id, 0)} secrets")
+
+    async def read(database: Database) -> tuple[dict[str, int], str, frozenset[str]]:
+        async with open_vault(settings) as vault:
+            await vault.refresh()
+            return await secrets_by_key(database), vault.primary_key, vault.key_ids
+
+    counts, primary, loaded = with_database(settings, read)
+    for key_id in [primary, *sorted({*loaded, *counts} - {primary})]:
+        if key_id == primary or key_id in counts or not key_id.startswith(_IN_VAULT):
+            state = "primary" if key_id == primary else "loaded" if key_id in loaded else "NOT LOADED"
+            typer.echo(f"{key_id}  {state}  {counts.get(key_id, 0)} secrets")
 
 
 @app.command("rotate")
@@ -49,22 +61,30 @@ def rotate_keys(
     With keys in a variable: give all managers the new key as the first, then run this with --rewrap-only.
     """
     from kapsa.fleet.infrastructure.vault.encryption_keys import FileKeys, new_key_text
-    from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
-    from kapsa.fleet.infrastructure.vault.rotation import rewrap_all
-    from kapsa.fleet.server.services import encryption_keys
+    from kapsa.fleet.infrastructure.vault.rotation import Rotation, rewrap_all
+    from kapsa.fleet.server.keys import encryption_keys, open_vault
 
     settings = read_settings()
-    source = encryption_keys(settings)
     if not rewrap_only:
+        if settings.vault_address and not settings.vault_only_opens:
+            key = f"{settings.vault_transit_mount}/keys/{settings.vault_transit_key}"
+            raise TargetError(
+                f"the keys are in Vault: run `vault write -f {key}/rotate`, and this with --rewrap-only"
+            )
+        source = encryption_keys(settings)
         if not isinstance(source, FileKeys):
             raise TargetError(
                 "the keys are in KAPSA_FLEET_ENCRYPTION_KEYS: add a new key there as the first, restart the managers, "
                 "and run this with --rewrap-only"
             )
         source.add_primary(new_key_text())
-    vault = LocalVault(source)
-    result = with_database(settings, lambda database: rewrap_all(database, vault))
-    typer.echo(f"{result.rewrapped} secrets moved to {vault.primary_key}")
+
+    async def rewrap(database: Database) -> tuple[Rotation, str]:
+        async with open_vault(settings) as vault:
+            return await rewrap_all(database, vault), vault.primary_key
+
+    result, primary = with_database(settings, rewrap)
+    typer.echo(f"{result.rewrapped} secrets moved to {primary}")
     for problem in result.damaged:
         typer.echo(f"damaged: {problem}", err=True)
     for key_id, count in result.remaining.items():
@@ -77,7 +97,7 @@ def remove_key(key_id: Annotated[str, typer.Argument(help="The id of the key.")]
     """Remove a key that no secret needs from the key file."""
     from kapsa.fleet.infrastructure.vault.encryption_keys import FileKeys
     from kapsa.fleet.infrastructure.vault.rotation import secrets_by_key
-    from kapsa.fleet.server.services import encryption_keys
+    from kapsa.fleet.server.keys import encryption_keys
 
     settings = read_settings()
     source = encryption_keys(settings)

@@ -19,6 +19,7 @@ from kapsa.fleet.domain.errors import (
     VersionMismatch,
 )
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
+from kapsa.fleet.orchestrator.ports.vault import VaultUnavailable
 
 __all__ = [
     "PROBLEM_RESPONSES",
@@ -137,6 +138,9 @@ def answer_with_problem(request: Request, error: Exception) -> Response[bytes]: 
             return problem_response(_domain_status(error), str(error), fields)
         case ClusterUnreachable():
             return problem_response(409, f"a cluster cannot be used now: {error}")
+        case VaultUnavailable():
+            log.warning("a request needs the vault", route=_route(request), error=str(error))
+            return problem_response(503, "The keys of the vault cannot be used now. The log has the cause.")
         case ValidationException():
             return _invalid_parameters(request, error)
         case HTTPException():
@@ -154,6 +158,8 @@ def status_of(error: Exception) -> int:
             return _domain_status(error)
         case ClusterUnreachable():
             return 409
+        case VaultUnavailable():
+            return 503
         case HTTPException():
             return error.status_code
     return 500

@@ -9,8 +9,6 @@ from prometheus_client import CollectorRegistry
 
 from kapsa.adapters.http.address_guard import reject_private_address
 from kapsa.adapters.http.client import GuardedHttpClient
-from kapsa.adapters.variables import SettingsError
-from kapsa.fleet.infrastructure.audit.chain import chain_key
 from kapsa.fleet.infrastructure.audit.expiry import AuditExpiry
 from kapsa.fleet.infrastructure.audit.reader import PostgresAuditReader
 from kapsa.fleet.infrastructure.audit.sealer import AuditSealer
@@ -19,22 +17,20 @@ from kapsa.fleet.infrastructure.delivery.dispatcher import AT_ONCE, MessageSende
 from kapsa.fleet.infrastructure.delivery.mail import SmtpMailer, SmtpServer
 from kapsa.fleet.infrastructure.delivery.outbox import OutboxQueue, PostgresOutbox, endpoint_id
 from kapsa.fleet.infrastructure.delivery.webhooks import WebhookSender
-from kapsa.fleet.infrastructure.local_keys import LocalKeys
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.retention import Retention, foundation_rules
 from kapsa.fleet.infrastructure.requests.idempotency import PostgresIdempotencyKeys
 from kapsa.fleet.infrastructure.requests.rate_limits import PostgresRateLimits
-from kapsa.fleet.infrastructure.vault.encryption_keys import FileKeys, FixedKeys, KeyRing, KeySource
-from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
-from kapsa.fleet.infrastructure.vault.rotation import check_keys
+from kapsa.fleet.infrastructure.vault.envelope_vault import EnvelopeVault
 from kapsa.fleet.orchestrator.audit import AuditLog
 from kapsa.fleet.server.background import BackgroundTask
 from kapsa.fleet.server.health import HealthServices, build_health
+from kapsa.fleet.server.keys import ManagerKeys, open_keys
 from kapsa.fleet.server.registry import RegistryServices, address_guard, build_registry
 from kapsa.fleet.server.rollouts import RolloutServices, build_rollouts
-from kapsa.fleet.settings import DATABASE_VARIABLE, PREFIX, FleetSettings
+from kapsa.fleet.settings import FleetSettings
 
-__all__ = ["ManagerServices", "build_services", "encryption_keys"]
+__all__ = ["ManagerServices", "build_services"]
 
 
 _WEBHOOK_SECONDS = 10.0
@@ -46,7 +42,7 @@ class ManagerServices(msgspec.Struct, frozen=True, kw_only=True):
 
     settings: FleetSettings
     database: Database
-    vault: LocalVault
+    keys: ManagerKeys
     audit: PostgresAuditTrail
     audit_log: AuditLog
     audit_expiry: AuditExpiry
@@ -63,6 +59,11 @@ class ManagerServices(msgspec.Struct, frozen=True, kw_only=True):
     rollouts: RolloutServices
     collectors: CollectorRegistry
     """The metrics of this replica."""
+
+    @property
+    def vault(self) -> EnvelopeVault:
+        """The vault of all secrets."""
+        return self.keys.vault
 
     def background(self) -> tuple[BackgroundTask, ...]:
         """Return the tasks that run all the time."""
@@ -89,6 +90,7 @@ class ManagerServices(msgspec.Struct, frozen=True, kw_only=True):
         await self.rollouts.close()
         await self.registry.close()
         await self.http_client.close()
+        await self.keys.close()
 
 
 async def build_services(settings: FleetSettings, database: Database) -> ManagerServices:
@@ -96,11 +98,10 @@ async def build_services(settings: FleetSettings, database: Database) -> Manager
 
     Raises KeyRingError unless the keys of the database are loaded: no key, no start.
     """
-    vault = LocalVault(encryption_keys(settings))
-    await check_keys(database, vault)
+    keys = await open_keys(settings, database)
+    vault, audit_key = keys.vault, keys.audit_key
     client = GuardedHttpClient(address_guard=address_guard(settings))
     webhook_client = _webhook_client(settings)
-    audit_key = await chain_key(database, vault)
     audit = PostgresAuditTrail(audit_key)
     outbox = PostgresOutbox(settings.webhook_urls, mail=bool(settings.smtp_host))
     registry = build_registry(settings, database, vault, audit)
@@ -109,7 +110,7 @@ async def build_services(settings: FleetSettings, database: Database) -> Manager
     return ManagerServices(
         settings=settings,
         database=database,
-        vault=vault,
+        keys=keys,
         audit=audit,
         audit_log=AuditLog(PostgresAuditReader(database)),
         audit_expiry=AuditExpiry(database, audit, timedelta(days=settings.audit_retention_days)),
@@ -130,20 +131,6 @@ async def build_services(settings: FleetSettings, database: Database) -> Manager
         collectors=collectors,
         rollouts=build_rollouts(settings, database, vault, audit, outbox, registry, health.observer),
     )
-
-
-def encryption_keys(settings: FleetSettings) -> KeySource:
-    """Return the configured keys, or those of the data directory for the embedded database."""
-    if settings.encryption_keys:
-        return FixedKeys(KeyRing.parse(settings.encryption_keys, f"{PREFIX}ENCRYPTION_KEYS"))
-    if settings.encryption_keys_file is not None:
-        return FileKeys(settings.encryption_keys_file)
-    if settings.database_url:
-        raise SettingsError(
-            f"{DATABASE_VARIABLE} is set, so {PREFIX}ENCRYPTION_KEYS_FILE or {PREFIX}ENCRYPTION_KEYS must be set, too: "
-            "credentials in the database are sealed. `kapsa fleet keys generate` prints a key"
-        )
-    return FileKeys(LocalKeys(settings.directory).ensure_encryption_keys())
 
 
 def _webhook_client(settings: FleetSettings) -> GuardedHttpClient:

@@ -33,9 +33,9 @@ def vault_with(*texts: str) -> LocalVault:
 
 
 @given(plaintext=st.binary(max_size=2000))
-def test_a_sealed_secret_opens_for_its_own_row(plaintext: bytes) -> None:
+async def test_a_sealed_secret_opens_for_its_own_row(plaintext: bytes) -> None:
     vault = vault_with(new_key_text())
-    assert vault.open(vault.seal(*ROW, plaintext), *ROW) == plaintext
+    assert await vault.open(await vault.seal(*ROW, plaintext), *ROW) == plaintext
 
 
 @pytest.mark.parametrize(
@@ -48,57 +48,57 @@ def test_a_sealed_secret_opens_for_its_own_row(plaintext: bytes) -> None:
         ("kubeconfig", "cluste", "r7", 1),
     ],
 )
-def test_a_secret_that_was_moved_does_not_open(other: tuple[str, str, str, int]) -> None:
+async def test_a_secret_that_was_moved_does_not_open(other: tuple[str, str, str, int]) -> None:
     vault = vault_with(new_key_text())
     with pytest.raises(VaultError, match="it was changed, or sealed for another row"):
-        vault.open(vault.seal(*ROW, SECRET), *other)
+        await vault.open(await vault.seal(*ROW, SECRET), *other)
 
 
 @pytest.mark.parametrize("part", ["wrapped_key", "nonce", "ciphertext"])
-def test_a_secret_with_one_changed_bit_does_not_open(part: str) -> None:
+async def test_a_secret_with_one_changed_bit_does_not_open(part: str) -> None:
     vault = vault_with(new_key_text())
-    sealed = vault.seal(*ROW, SECRET)
+    sealed = await vault.seal(*ROW, SECRET)
     content = bytearray(getattr(sealed, part))
     content[0] ^= 1
     with pytest.raises(VaultError):
-        vault.open(msgspec.structs.replace(sealed, **{part: bytes(content)}), *ROW)
+        await vault.open(msgspec.structs.replace(sealed, **{part: bytes(content)}), *ROW)
 
 
-def test_the_data_key_of_another_secret_does_not_open_it() -> None:
+async def test_the_data_key_of_another_secret_does_not_open_it() -> None:
     vault = vault_with(new_key_text())
-    first, second = vault.seal(*ROW, SECRET), vault.seal(*ROW, SECRET)
+    first, second = await vault.seal(*ROW, SECRET), await vault.seal(*ROW, SECRET)
     with pytest.raises(VaultError):
-        vault.open(msgspec.structs.replace(first, wrapped_key=second.wrapped_key), *ROW)
+        await vault.open(msgspec.structs.replace(first, wrapped_key=second.wrapped_key), *ROW)
 
 
-def test_no_two_secrets_share_a_data_key_or_a_nonce() -> None:
+async def test_no_two_secrets_share_a_data_key_or_a_nonce() -> None:
     vault = vault_with(new_key_text())
-    sealed = [vault.seal(*ROW, SECRET) for _ in range(100)]
+    sealed = [await vault.seal(*ROW, SECRET) for _ in range(100)]
     assert len({each.wrapped_key for each in sealed}) == len({each.nonce for each in sealed}) == 100
 
 
-def test_a_secret_under_a_key_that_is_not_loaded_names_the_key() -> None:
+async def test_a_secret_under_a_key_that_is_not_loaded_names_the_key() -> None:
     old, new = "old:" + new_key_text().partition(":")[2], "new:" + new_key_text().partition(":")[2]
-    sealed = vault_with(old).seal(*ROW, SECRET)
+    sealed = await vault_with(old).seal(*ROW, SECRET)
     with pytest.raises(VaultError, match="the encryption key old is not loaded"):
-        vault_with(new).open(sealed, *ROW)
+        await vault_with(new).open(sealed, *ROW)
 
 
-def test_a_rewrapped_secret_opens_without_the_old_key_and_keeps_its_content_encrypted() -> None:
+async def test_a_rewrapped_secret_opens_without_the_old_key_and_keeps_its_content_encrypted() -> None:
     old, new = new_key_text(lambda: "old"), new_key_text(lambda: "new")
-    sealed = vault_with(old).seal(*ROW, SECRET)
-    again = vault_with(new, old).rewrap(sealed)
+    sealed = await vault_with(old).seal(*ROW, SECRET)
+    again = await vault_with(new, old).rewrap(sealed)
     assert again.ciphertext == sealed.ciphertext
-    assert vault_with(new).open(again, *ROW) == SECRET
+    assert await vault_with(new).open(again, *ROW) == SECRET
 
 
-def test_no_secret_and_no_key_is_in_a_representation_or_an_error() -> None:
+async def test_no_secret_and_no_key_is_in_a_representation_or_an_error() -> None:
     text = new_key_text()
     vault = vault_with(text)
-    sealed = vault.seal(*ROW, SECRET)
+    sealed = await vault.seal(*ROW, SECRET)
     ring = KeyRing.parse(text, "test")
     with pytest.raises(VaultError) as refused:
-        vault.open(sealed, "another", "row", "1", 1)
+        await vault.open(sealed, "another", "row", "1", 1)
     shown = repr(sealed) + repr(ring) + repr(vault) + repr(refused.value)
     assert "planted-secret" not in shown
     assert text.partition(":")[2] not in shown
@@ -147,33 +147,33 @@ def test_a_missing_key_file_is_reported_with_its_path(tmp_path: Path) -> None:
         FileKeys(tmp_path / "keys")
 
 
-def test_a_changed_key_file_is_used_at_once(tmp_path: Path) -> None:
+async def test_a_changed_key_file_is_used_at_once(tmp_path: Path) -> None:
     path = tmp_path / "keys"
     path.touch(mode=0o600)
     path.write_text(new_key_text(lambda: "first"))
     keys = FileKeys(path)
     vault = LocalVault(keys)
-    sealed = vault.seal(*ROW, SECRET)
+    sealed = await vault.seal(*ROW, SECRET)
     FileKeys(path).add_primary(new_key_text(lambda: "second"))
-    assert vault.seal(*ROW, SECRET).key_id == "second"
-    assert vault.open(sealed, *ROW) == SECRET
+    assert (await vault.seal(*ROW, SECRET)).key_id == "second"
+    assert await vault.open(sealed, *ROW) == SECRET
     FileKeys(path).remove("first")
     assert vault.key_ids == {"second"}
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_keys_stay_loaded_while_their_file_is_missing(tmp_path: Path) -> None:
+async def test_keys_stay_loaded_while_their_file_is_missing(tmp_path: Path) -> None:
     path = tmp_path / "keys"
     path.touch(mode=0o600)
     path.write_text(new_key_text())
     vault = LocalVault(FileKeys(path))
-    sealed = vault.seal(*ROW, SECRET)
+    sealed = await vault.seal(*ROW, SECRET)
     path.unlink()
-    assert vault.open(sealed, *ROW) == SECRET
+    assert await vault.open(sealed, *ROW) == SECRET
 
 
 @pytest.mark.parametrize("damage", ["", "first:short", "no key at all"])
-def test_a_mistake_in_the_key_file_is_logged_once_and_the_loaded_keys_stay(
+async def test_a_mistake_in_the_key_file_is_logged_once_and_the_loaded_keys_stay(
     tmp_path: Path, damage: str
 ) -> None:
     path = tmp_path / "keys"
@@ -181,10 +181,10 @@ def test_a_mistake_in_the_key_file_is_logged_once_and_the_loaded_keys_stay(
     valid = new_key_text(lambda: "first")
     path.write_text(valid)
     vault = LocalVault(FileKeys(path))
-    sealed = vault.seal(*ROW, SECRET)
+    sealed = await vault.seal(*ROW, SECRET)
     path.write_text(damage)
     with capture_logs() as logs:
-        assert vault.open(sealed, *ROW) == SECRET
+        assert await vault.open(sealed, *ROW) == SECRET
         assert vault.primary_key == "first"
     assert [entry["log_level"] for entry in logs] == ["error"]
     path.write_text(f"{new_key_text(lambda: 'second')}\n{valid}\n")

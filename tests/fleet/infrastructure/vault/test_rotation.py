@@ -28,7 +28,7 @@ def bound(name: str) -> tuple[str, str, str, int]:
 async def store(database: Database, vault: LocalVault, name: str, content: bytes) -> None:
     async with database.transaction() as connection:
         await connection.execute(
-            insert(internal_secret).values(name=name, value=vault.seal(*bound(name), content))
+            insert(internal_secret).values(name=name, value=await vault.seal(*bound(name), content))
         )
 
 
@@ -43,7 +43,7 @@ async def test_rotation_moves_every_secret_to_the_new_key(database: Database) ->
     old = vault_with(OLD)
     await check_keys(database, old)
     names = [f"s{number:03}" for number in range(250)]  # more than a batch
-    rows = [{"name": name, "value": old.seal(*bound(name), name.encode())} for name in names]
+    rows = [{"name": name, "value": await old.seal(*bound(name), name.encode())} for name in names]
     async with database.transaction() as connection:
         await connection.execute(insert(internal_secret), rows)
     rotation = await rewrap_all(database, vault_with(NEW, OLD))
@@ -51,7 +51,7 @@ async def test_rotation_moves_every_secret_to_the_new_key(database: Database) ->
     assert await secrets_by_key(database) == {"new": 250}
     alone = vault_with(NEW)
     await check_keys(database, alone)
-    assert alone.open(await load(database, "s249"), *bound("s249")) == b"s249"
+    assert await alone.open(await load(database, "s249"), *bound("s249")) == b"s249"
 
 
 async def test_rotation_under_load_loses_no_write_and_stops_no_reader(database: Database) -> None:
@@ -65,13 +65,13 @@ async def test_rotation_under_load_loses_no_write_and_stops_no_reader(database: 
     async def write_and_read(mine: list[str], vault: LocalVault) -> None:
         while not rotated.is_set():
             for name in mine:
-                sealed = vault.seal(*bound(name), b"%d" % (written[name] + 1))
+                sealed = await vault.seal(*bound(name), b"%d" % (written[name] + 1))
                 async with database.transaction() as connection:
                     await connection.execute(
                         update(internal_secret).where(internal_secret.c.name == name).values(value=sealed)
                     )
                 written[name] += 1
-                assert both.open(await load(database, name), *bound(name)) == b"%d" % written[name]
+                assert await both.open(await load(database, name), *bound(name)) == b"%d" % written[name]
 
     writers = [asyncio.create_task(write_and_read(names[n::3], both)) for n in range(3)]
     await asyncio.sleep(0.02)
@@ -81,7 +81,7 @@ async def test_rotation_under_load_loses_no_write_and_stops_no_reader(database: 
     assert rotation.remaining == {}
     alone = vault_with(NEW)
     for name in names:
-        assert alone.open(await load(database, name), *bound(name)) == b"%d" % written[name]
+        assert await alone.open(await load(database, name), *bound(name)) == b"%d" % written[name]
 
 
 async def test_secrets_of_a_manager_that_still_seals_under_the_old_key_are_reported(
@@ -120,9 +120,9 @@ async def test_ciphertext_moved_between_rows_does_not_open(database: Database) -
     async with database.transaction() as connection:
         move = "UPDATE fleet.internal_secret SET value = (SELECT value FROM fleet.internal_secret WHERE name = 'a')"
         await connection.execute(text(move))
-    assert vault.open(await load(database, "a"), *bound("a")) == b"for a"
+    assert await vault.open(await load(database, "a"), *bound("a")) == b"for a"
     with pytest.raises(VaultError, match="sealed for another row"):
-        vault.open(await load(database, "b"), *bound("b"))
+        await vault.open(await load(database, "b"), *bound("b"))
 
 
 async def test_a_start_without_a_key_that_the_database_needs_is_refused(database: Database) -> None:

@@ -15,7 +15,10 @@ from kapsa.fleet.domain.principals import Principal, Role
 from kapsa.fleet.domain.registry.clusters import ClusterCondition, ClusterEnvironment
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import PostgresClusters
-from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
+from kapsa.fleet.infrastructure.vault.encryption_keys import FixedKeys, KeyRing, new_key_text
+from kapsa.fleet.infrastructure.vault.envelope_vault import EnvelopeVault
+from kapsa.fleet.infrastructure.vault.key_wrapper import WrappedKey
+from kapsa.fleet.infrastructure.vault.local_vault import LocalKeyWrapper, LocalVault
 from kapsa.fleet.orchestrator.ports.clusters import (
     ClusterIdentity,
     ClusterReading,
@@ -23,6 +26,7 @@ from kapsa.fleet.orchestrator.ports.clusters import (
     IssuedAccess,
     ServiceAccountRef,
 )
+from kapsa.fleet.orchestrator.ports.vault import VaultUnavailable
 from kapsa.fleet.orchestrator.registry.cluster_credentials import ClusterCredentials
 from kapsa.fleet.orchestrator.registry.cluster_monitor import ClusterMonitor, judge_reading
 from kapsa.fleet.orchestrator.registry.clusters import Clusters, RegisterCluster
@@ -86,7 +90,7 @@ class _FakeSession:
 class Manager:
     """One replica."""
 
-    def __init__(self, database: Database, gateway: FakeGateway, vault: LocalVault) -> None:
+    def __init__(self, database: Database, gateway: FakeGateway, vault: EnvelopeVault) -> None:
         self.audit = AuditRecorder()
         repository = PostgresClusters()
         credentials = ClusterCredentials(
@@ -153,6 +157,35 @@ async def test_each_cluster_is_checked_once_a_minute_and_an_unreachable_one_stay
     assert await manager.monitor.run_due() == 2
     assert set((await manager.conditions()).values()) == {ClusterCondition.HEALTHY}
     assert manager.audit.actions().count("cluster.check") == 4
+
+
+class SwitchableWrapper(LocalKeyWrapper):
+    """Keys that are away while a test says so."""
+
+    away = False
+
+    async def unwrap(self, key: WrappedKey) -> bytes:
+        if self.away:
+            raise VaultUnavailable("Vault is sealed: unseal it")
+        return await super().unwrap(key)
+
+
+async def test_clusters_are_unhealthy_with_the_reason_while_the_keys_are_away_and_recover_by_themselves(
+    database: Database,
+) -> None:
+    wrapper = SwitchableWrapper(FixedKeys(KeyRing.parse(new_key_text(), "test")))
+    manager = Manager(database, FakeGateway(), EnvelopeVault(wrapper))
+    database.set_clock(NOW)
+    await manager.register("a")
+    wrapper.away = True
+    await manager.monitor.run_due()
+    health = await manager.clusters.health(ADMIN, "a")
+    assert health.condition is ClusterCondition.UNHEALTHY
+    assert health.reason == "its credential cannot be opened now: Vault is sealed: unseal it"
+    wrapper.away = False
+    database.set_clock(NOW + timedelta(seconds=60))
+    await manager.monitor.run_due()
+    assert await manager.conditions() == {"a": ClusterCondition.HEALTHY}
 
 
 async def test_replicas_share_the_checks_within_their_bounds(

@@ -88,9 +88,13 @@ def link_hash(key: bytes, sequence: int, previous: bytes, entry: ChainEntry) -> 
 
 async def chain_key(database: Database, vault: KeyVault) -> bytes:
     """Return the key of the chain of this database, which the first manager makes."""
-    fresh = vault.seal(*_BOUND, secrets.token_bytes(32))
-    create = insert(internal_secret).values(name=_NAME, value=fresh).on_conflict_do_nothing()
     query = select(internal_secret.c.value).where(internal_secret.c.name == _NAME)
     async with database.transaction() as connection:
-        await connection.execute(create)
-        return vault.open((await connection.execute(query)).scalar_one(), *_BOUND)
+        sealed = (await connection.execute(query)).scalar_one_or_none()
+    if sealed is None:
+        fresh = await vault.seal(*_BOUND, secrets.token_bytes(32))
+        create = insert(internal_secret).values(name=_NAME, value=fresh).on_conflict_do_nothing()
+        async with database.transaction() as connection:
+            await connection.execute(create)
+            sealed = (await connection.execute(query)).scalar_one()
+    return await vault.open(sealed, *_BOUND)

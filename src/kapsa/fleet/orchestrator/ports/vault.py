@@ -4,11 +4,17 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ["KeyVault", "SealedSecret", "VaultError"]
+__all__ = ["KeyVault", "SealedSecret", "VaultError", "VaultUnavailable"]
 
 
 class VaultError(Exception):
     """A secret that cannot be opened: an unknown key, or content that was changed or moved."""
+
+    for_the_user = True
+
+
+class VaultUnavailable(VaultError):  # noqa: N818 - the name says what happened
+    """Keys that cannot be used now. The same call may succeed later, once the cause in the message is mended."""
 
 
 class SealedSecret(msgspec.Struct, frozen=True):
@@ -30,13 +36,16 @@ class KeyVault(Protocol):
     A secret is bound to its purpose, table, row and version: it opens nowhere else.
     """
 
-    def seal(self, purpose: str, table: str, row_id: str, version: int, plaintext: bytes) -> SealedSecret:
-        """Seal a secret under a new data key."""
+    async def seal(
+        self, purpose: str, table: str, row_id: str, version: int, plaintext: bytes
+    ) -> SealedSecret:
+        """Seal a secret under a new data key. Raises VaultUnavailable if the keys cannot be used now."""
         ...
 
-    def open(self, sealed: SealedSecret, purpose: str, table: str, row_id: str, version: int) -> bytes:
+    async def open(self, sealed: SealedSecret, purpose: str, table: str, row_id: str, version: int) -> bytes:
         """Return the plaintext.
 
-        Raises VaultError if the key is unknown, or the secret was not sealed for exactly this place.
+        Raises VaultError if the key is unknown, or the secret was not sealed for exactly this place, and
+        VaultUnavailable if the keys cannot be used now.
         """
         ...

@@ -123,7 +123,7 @@ class Adoptions:
         if adoption is None:
             return {}
         row = _row(cluster_id, operator_id)
-        content = self._vault.open(adoption.values, _PURPOSE, _TABLE, row, adoption.values_version)
+        content = await self._vault.open(adoption.values, _PURPOSE, _TABLE, row, adoption.values_version)
         return msgspec.json.decode(content, type=dict[str, Any])
 
     async def _release(
@@ -177,7 +177,9 @@ class Adoptions:
         async with self._transactions.transaction() as connection:
             before = await self._clusters.adoption(connection, cluster.id, operator.id)
             number = before.values_version + 1 if before is not None else 1
-            sealed = self._vault.seal(_PURPOSE, _TABLE, row, number, msgspec.json.encode(content.values))
+            sealed = await self._vault.seal(
+                _PURPOSE, _TABLE, row, number, msgspec.json.encode(content.values)
+            )
             adoption = Adoption(
                 cluster_id=cluster.id,
                 operator_id=operator.id,

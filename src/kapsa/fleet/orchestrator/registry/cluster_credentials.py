@@ -19,7 +19,7 @@ from kapsa.fleet.orchestrator.ports.clusters import (
     ServiceAccountRef,
 )
 from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
-from kapsa.fleet.orchestrator.ports.vault import KeyVault
+from kapsa.fleet.orchestrator.ports.vault import KeyVault, VaultUnavailable
 
 __all__ = ["EXPIRY_WARNING", "ClusterCredentials", "upload_warnings"]
 
@@ -83,7 +83,7 @@ class ClusterCredentials:
             token = await self._repository.credential(connection, cluster.id, _TOKEN)
         if token is None or token.expires_at is None or token.expires_at - _MARGIN <= now:
             return await self.bootstrap_again(cluster, "no token is left")
-        kubeconfig = self._open(cluster, token)
+        kubeconfig = await self._open(cluster, token)
         if token.renew_at is not None and token.renew_at <= now:
             return await self._renew(cluster, token, kubeconfig)
         return kubeconfig
@@ -102,7 +102,8 @@ class ClusterCredentials:
                 )
             # Recorded before it is opened: an opening that leaves no trace is worse than a trace without one.
             await self._record(connection, cluster, "cluster.openUpload", reason)
-        async with self._gateway.connect(self._open(cluster, upload)) as session:
+        kubeconfig = await self._open(cluster, upload)
+        async with self._gateway.connect(kubeconfig) as session:
             issued = await session.bootstrap(self.account(cluster))
         await self._replace(cluster, issued, reason, after=token.version if token else 0)
         return issued.kubeconfig
@@ -113,7 +114,7 @@ class ClusterCredentials:
         """Seal a token in place of the version before. Return False if another replica was faster: its token stays."""
         now = await self._transactions.now()
         version = after + 1
-        sealed = self._vault.seal(_TOKEN, _TABLE, str(cluster.id), version, issued.kubeconfig)
+        sealed = await self._vault.seal(_TOKEN, _TABLE, str(cluster.id), version, issued.kubeconfig)
         half = issued.lifetime / 2
         credential = ClusterCredential(
             _TOKEN,
@@ -134,7 +135,7 @@ class ClusterCredentials:
         """Seal an uploaded kubeconfig in place of the one before, and note when it expires."""
         before = await self._repository.credential(connection, cluster.id, _UPLOAD)
         version = before.version + 1 if before is not None else 1
-        sealed = self._vault.seal(_UPLOAD, _TABLE, str(cluster.id), version, kubeconfig)
+        sealed = await self._vault.seal(_UPLOAD, _TABLE, str(cluster.id), version, kubeconfig)
         await self._repository.put_credential(
             connection, cluster.id, ClusterCredential(_UPLOAD, version, sealed, expires_at=valid_until)
         )
@@ -179,10 +180,15 @@ class ClusterCredentials:
                 details = {"credential": issued.credential_id}
                 await self._record(connection, cluster, "cluster.issueToken", reason, details)
 
-    def _open(self, cluster: ManagedCluster, credential: ClusterCredential) -> bytes:
-        return self._vault.open(
-            credential.sealed, credential.purpose, _TABLE, str(cluster.id), credential.version
-        )
+    async def _open(self, cluster: ManagedCluster, credential: ClusterCredential) -> bytes:
+        row = str(cluster.id)
+        try:
+            return await self._vault.open(
+                credential.sealed, credential.purpose, _TABLE, row, credential.version
+            )
+        except VaultUnavailable as error:
+            # For a rollout that is the same as a cluster that is away: it waits.
+            raise ClusterUnreachable(f"its credential cannot be opened now: {error}") from error
 
     async def _record(
         self,

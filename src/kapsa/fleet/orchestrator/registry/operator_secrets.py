@@ -50,7 +50,7 @@ class OperatorSecrets:
         stored = await self._repository.secret(connection, operator_id, purpose)
         if stored is None:
             return b""
-        return self._vault.open(stored.sealed, purpose, _TABLE, str(operator_id), stored.version)
+        return await self._vault.open(stored.sealed, purpose, _TABLE, str(operator_id), stored.version)
 
     async def _put(
         self, connection: Connection, operator_id: uuid.UUID, purpose: str, content: bytes
@@ -59,6 +59,6 @@ class OperatorSecrets:
         version = before.version + 1 if before is not None else 1
         secret = None
         if content:
-            sealed = self._vault.seal(purpose, _TABLE, str(operator_id), version, content)
+            sealed = await self._vault.seal(purpose, _TABLE, str(operator_id), version, content)
             secret = StoredSecret(purpose, version, sealed)
         await self._repository.put_secret(connection, operator_id, secret, purpose)

@@ -47,7 +47,7 @@ class PlanRows:
             {
                 "deployment_id": deployment_id,
                 "cluster_id": cluster_id,
-                "sealed": self._vault.seal(
+                "sealed": await self._vault.seal(
                     PURPOSE,
                     deployment_bundle.name,
                     f"{deployment_id}/{cluster_id}",
@@ -78,5 +78,5 @@ class PlanRows:
         if sealed is None:
             return None
         row = f"{deployment_id}/{cluster_id}"
-        opened = self._vault.open(sealed, PURPOSE, table.name, row, 1)
+        opened = await self._vault.open(sealed, PURPOSE, table.name, row, 1)
         return msgspec.msgpack.decode(opened, type=ReleaseBundle)

@@ -110,7 +110,7 @@ class PostgresRollouts:
         sealed = None
         if secret_values:
             plain = msgspec.json.encode(secret_values)
-            sealed = self._vault.seal(SECRET_PURPOSE, deployment.name, str(new.id), 1, plain)
+            sealed = await self._vault.seal(SECRET_PURPOSE, deployment.name, str(new.id), 1, plain)
         await connection.execute(
             insert(deployment).values(
                 id=new.id,
@@ -155,7 +155,7 @@ class PostgresRollouts:
         sealed = (await connection.execute(query)).scalar_one_or_none()
         if sealed is None:
             return {}
-        plain = self._vault.open(sealed, SECRET_PURPOSE, deployment.name, str(deployment_id), 1)
+        plain = await self._vault.open(sealed, SECRET_PURPOSE, deployment.name, str(deployment_id), 1)
         return msgspec.json.decode(plain, type=dict[str, Any])
 
     async def save(

@@ -8,10 +8,12 @@ from sqlalchemy.types import TypeDecorator
 
 from kapsa.fleet.orchestrator.ports.vault import SealedSecret, VaultError
 
-__all__ = ["SealedColumn", "envelope_prefix"]
+__all__ = ["SealedColumn"]
 
-_FORMAT = 1
+_FIXED, _SIZED = 1, 2
+"""The formats: a wrapped key of 40 bytes, or one of any size, after its length in two bytes."""
 _WRAPPED_KEY = 40
+_LARGEST_KEY = 65_535
 _NONCE = 12
 
 
@@ -28,23 +30,23 @@ class SealedColumn(TypeDecorator[SealedSecret]):
         return None if value is None else _decode(bytes(value))
 
 
-def envelope_prefix(key_id: str) -> bytes:
-    """Return the first bytes of every secret under this key."""
-    name = key_id.encode()
-    return bytes((_FORMAT, len(name))) + name
-
-
 def _encode(sealed: SealedSecret) -> bytes:
-    if len(sealed.wrapped_key) != _WRAPPED_KEY or len(sealed.nonce) != _NONCE:
-        raise ValueError("a sealed secret has a wrapped key of 40 bytes and a nonce of 12")
-    return envelope_prefix(sealed.key_id) + sealed.wrapped_key + sealed.nonce + sealed.ciphertext
+    name, size = sealed.key_id.encode(), len(sealed.wrapped_key)
+    if len(name) > 255 or size > _LARGEST_KEY or len(sealed.nonce) != _NONCE:
+        raise ValueError("a sealed secret has a key id of at most 255 bytes and a nonce of 12")
+    form, length = (_FIXED, b"") if size == _WRAPPED_KEY else (_SIZED, size.to_bytes(2))
+    head = bytes((form, len(name))) + name + length
+    return head + sealed.wrapped_key + sealed.nonce + sealed.ciphertext
 
 
 def _decode(stored: bytes) -> SealedSecret:
-    if len(stored) < 2 or stored[0] != _FORMAT:
+    if len(stored) < 2 or stored[0] not in (_FIXED, _SIZED):
         raise VaultError("a sealed secret has an unknown format: it was changed, or a newer version wrote it")
     key_end = 2 + stored[1]
-    nonce_start = key_end + _WRAPPED_KEY
+    start, size = key_end, _WRAPPED_KEY
+    if stored[0] == _SIZED:
+        start, size = key_end + 2, int.from_bytes(stored[key_end : key_end + 2])
+    nonce_start = start + size
     content = nonce_start + _NONCE
     if len(stored) < content:
         raise VaultError("a sealed secret is too short: it was changed")
@@ -52,4 +54,4 @@ def _decode(stored: bytes) -> SealedSecret:
         key_id = stored[2:key_end].decode()
     except UnicodeDecodeError:
         raise VaultError("a sealed secret names no valid key: it was changed") from None
-    return SealedSecret(key_id, stored[key_end:nonce_start], stored[nonce_start:content], stored[content:])
+    return SealedSecret(key_id, stored[start:nonce_start], stored[nonce_start:content], stored[content:])
