@@ -65,6 +65,10 @@ class PostgresServer:
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [url.database]
         )
 
+    def let_in(self, url: URL) -> None:
+        """Accept connections to a database again."""
+        self._administrator.execute(f"ALTER DATABASE {url.database} ALLOW_CONNECTIONS true")
+
     def close(self) -> None:
         self._administrator.close()
 

@@ -111,11 +111,12 @@ class RolloutHarness:
         *names: str,
         policy: ApprovalPolicy | None = None,
         sources: FakePlanSources | None = None,
+        vault: LocalVault | None = None,
     ) -> None:
         self.database = database
         self.sources = sources or FakePlanSources(FakeClusters(*names, identify=cluster_id))
         self.clusters = self.sources.clusters
-        self.vault = LocalVault(FixedKeys(KeyRing.parse(new_key_text(), "test")))
+        self.vault = vault or LocalVault(FixedKeys(KeyRing.parse(new_key_text(), "test")))
         self.outbox = RecordedOutbox()
         self.audit = AuditRecorder()
         self.policy = policy or ApprovalPolicy()

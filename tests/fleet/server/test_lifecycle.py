@@ -120,6 +120,32 @@ async def test_health_reports_a_database_that_is_gone(server: FleetServer, postg
         assert (response.status, await response.text()) == (200, "ok"), "a restart would not help"
 
 
+@pytest.mark.long
+async def test_a_manager_whose_database_was_away_goes_on_by_itself(
+    server: FleetServer, postgres: PostgresServer
+) -> None:
+    services = server.services
+    entry = AuditEntry(actor="ada", action="a", object_kind="k", object_id="1")
+    async with services.database.transaction() as connection:
+        await services.audit.record(connection, entry)
+        before = (await connection.execute(text("SELECT count(*) FROM fleet.audit_entry"))).scalar_one()
+    postgres.cut_off(services.database.url)
+    assert (await health(server))[0] == 503
+    await asyncio.sleep(2)  # rounds of the background tasks fail meanwhile
+    postgres.let_in(services.database.url)
+    async with asyncio.timeout(300):
+        while (await health(server))[0] != 200:  # noqa: ASYNC110 - the server has no event for it
+            await asyncio.sleep(0.1)
+        while True:
+            async with services.database.transaction() as connection:
+                sealed = (
+                    await connection.execute(text("SELECT count(*) FROM fleet.audit_seal"))
+                ).scalar_one()
+            if sealed >= before:
+                break
+            await asyncio.sleep(0.1)
+
+
 async def test_a_configured_database_without_a_key_is_refused(database_url: URL, tmp_path: Path) -> None:
     settings = external(database_url, tmp_path, encryption_keys="")
     with pytest.raises(
@@ -172,6 +198,37 @@ async def test_the_api_is_served_over_tls_1_2_or_newer(database_url: URL, tmp_pa
             old.maximum_version = old.minimum_version = ssl.TLSVersion.TLSv1_1
         with pytest.raises((ssl.SSLError, ConnectionError)):
             await asyncio.open_connection("127.0.0.1", int(server.http.url.rpartition(":")[2]), ssl=old)
+
+
+async def test_a_certificate_that_expires_is_replaced_without_a_restart(
+    database_url: URL, tmp_path: Path
+) -> None:
+    now = datetime.now(UTC)
+    authority = make_authority("fleet", now=now - timedelta(days=9), lifetime=timedelta(days=99))
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+
+    def write(begin: datetime) -> None:
+        pair = issue_certificate(authority, ["127.0.0.1"], now=begin, lifetime=timedelta(days=2))
+        certificate.write_bytes(pair.certificate)
+        key.write_bytes(pair.key)
+
+    write(now - timedelta(days=3))  # it has expired
+    trusted = ssl.create_default_context(cadata=authority.certificate.decode())
+    settings = external(database_url, tmp_path, tls_certificate=certificate, tls_key=key)
+    async with FleetServer(settings) as server, aiohttp.ClientSession() as session:
+        served = server.http.certificate
+        assert served is not None
+        with pytest.raises(aiohttp.ClientConnectorCertificateError):
+            await session.get(f"{server.http.url}/health", ssl=trusted)
+        key.write_text("half of a renewal")
+        with capture_logs() as logs:
+            assert not await served.reload()
+        assert logs[0]["event"].startswith("the changed certificate of the API is not used")
+        write(now)
+        assert await served.reload()
+        async with session.get(f"{server.http.url}/health", ssl=trusted) as response:
+            assert response.status == 200
+        assert "certificate" in {task.get_name() for task in asyncio.all_tasks()}
 
 
 async def test_a_certificate_that_cannot_be_read_is_one_line(database_url: URL, tmp_path: Path) -> None:

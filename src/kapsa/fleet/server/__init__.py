@@ -6,5 +6,6 @@
 - `registry`, `rollouts`: the use cases behind both.
 - `background`: tasks that run all the time.
 - `http_server`: the listener of the API.
+- `served_certificate`: its certificate, loaded again when it is renewed.
 - `lifecycle`: start and stop.
 """

@@ -10,6 +10,7 @@ from typing import Any
 import uvicorn
 
 from kapsa.adapters.variables import SettingsError
+from kapsa.fleet.server.served_certificate import ServedCertificate
 from kapsa.fleet.settings import PREFIX, FleetSettings
 
 __all__ = ["HttpServer"]
@@ -31,7 +32,10 @@ class HttpServer:
     def __init__(self, settings: FleetSettings, application: Any) -> None:
         self._settings = settings
         self._socket: socket.socket | None = None
-        self._listener = _Listener(_config(settings, application))
+        config = _config(settings, application)
+        self._listener = _Listener(config)
+        self.certificate = _certificate(settings, config)
+        """The certificate, if the API is served over TLS."""
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -81,6 +85,12 @@ def _config(settings: FleetSettings, application: Any) -> uvicorn.Config:
     except OSError as error:
         raise SettingsError(f"{PREFIX}TLS_CERTIFICATE and {PREFIX}TLS_KEY cannot be used: {error}") from None
     return config
+
+
+def _certificate(settings: FleetSettings, config: uvicorn.Config) -> ServedCertificate | None:
+    if config.ssl is None or settings.tls_certificate is None or settings.tls_key is None:
+        return None
+    return ServedCertificate(config.ssl, settings.tls_certificate, settings.tls_key)
 
 
 def _bind(settings: FleetSettings) -> socket.socket:

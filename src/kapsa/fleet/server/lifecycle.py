@@ -71,10 +71,11 @@ class FleetServer:
                 LocalKeys(self._settings.directory).ensure_signing_key()
             self.services = await build_services(self._settings, database)
             stack.push_async_callback(self.services.close)
-            self.tasks = BackgroundTasks((*self.services.background(), *_watch(embedded)))
+            self.http = HttpServer(self._settings, create_application(build_api_parts(self.services)))
+            watches = (*_watch(embedded), *_renewal(self.http))
+            self.tasks = BackgroundTasks((*self.services.background(), *watches))
             self.tasks.start()
             stack.push_async_callback(self.tasks.stop)
-            self.http = HttpServer(self._settings, create_application(build_api_parts(self.services)))
             await self.http.start()
             stack.push_async_callback(self.http.stop)
             self._stack = stack.pop_all()
@@ -109,3 +110,10 @@ def _watch(embedded: EmbeddedServer | None) -> tuple[BackgroundTask, ...]:
         raise DatabaseError(f"the embedded PostgreSQL ended with code {code}: {embedded.last_words()}")
 
     return (BackgroundTask("embedded-postgres", wait, essential=True, cancel=True),)
+
+
+def _renewal(http: HttpServer) -> tuple[BackgroundTask, ...]:
+    """Return the task that loads the certificate of the API again when its files change."""
+    if http.certificate is None:
+        return ()
+    return (BackgroundTask("certificate", http.certificate.reload, every=10.0),)

@@ -16,6 +16,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 from structlog.testing import capture_logs
 
 from kapsa.fleet.infrastructure.postgres import programs as programs_module
@@ -444,3 +445,63 @@ async def test_a_directory_that_cannot_be_made_is_reported(tmp_path: Path) -> No
         DatabaseError, match=r"cannot be used for data: .*Choose another KAPSA_FLEET_DATA_DIRECTORY"
     ):
         await EmbeddedServer(tmp_path / "file" / "data").start()
+
+
+@pytest.fixture
+def small_disk(open_directory: Path) -> Iterator[Path]:
+    """A file system of 120 MB."""
+    disk = open_directory / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=120m,mode=0711", "tmpfs", disk], check=False, capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.decode().strip()}")
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+@as_root
+@pytest.mark.long
+async def test_a_full_disk_loses_nothing_that_was_committed(small_disk: Path) -> None:
+    directory = small_disk / "data"
+    small = {"min_wal_size": "32MB", "max_wal_size": "32MB", "shared_buffers": "8MB"}
+    server = EmbeddedServer(directory, settings=small)
+    await server.start()
+    try:
+        await query(server, "CREATE TABLE entry (id int PRIMARY KEY, content text)")
+        _fill(small_disk / "filler")
+        committed = await _write_until_full(server)
+    finally:
+        await server.stop()
+    assert committed
+    (small_disk / "filler").unlink()
+    again = EmbeddedServer(directory, settings=small)
+    await again.start()
+    try:
+        assert set(committed) <= set(await query(again, "SELECT id FROM entry"))
+        await query(again, "INSERT INTO entry VALUES (-1, 'there is room again')")
+    finally:
+        await again.stop()
+
+
+async def _write_until_full(server: EmbeddedServer) -> list[int]:
+    """Return the rows whose commit was answered."""
+    content = "string_agg(md5(random()::text), '') FROM generate_series(1, 4000)"
+    committed: list[int] = []
+    for number in range(2_000):
+        try:
+            await query(server, f"INSERT INTO entry SELECT {number}, {content}")
+        except DBAPIError:
+            return committed
+        committed.append(number)
+    raise AssertionError("the disk is not full")
+
+
+def _fill(path: Path) -> None:
+    """Leave the disk with a few megabytes."""
+    free = os.statvfs(path.parent)
+    with path.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max(1, free.f_bavail * free.f_frsize - 6_000_000))

@@ -17,7 +17,10 @@ from kapsa.fleet.api.authentication.roles import principal_of
 __all__ = ["InvalidToken", "TokenVerifier"]
 
 _LARGEST = 8 * 1024
-_LEEWAY = 30.0
+_LATE = 30.0
+"""Seconds after its end for which a token is still accepted."""
+_EARLY = 60.0
+"""Seconds before its beginning from which a token is accepted: a manager may be behind the issuer by a minute."""
 _LONGEST_SUBJECT = 256
 _LONGEST_KEY_ID = 256
 _REQUIRED = ("exp", "nbf", "iss", "aud", "sub")
@@ -98,9 +101,9 @@ class TokenVerifier:
             if name in claims and not _is_time(claims[name]):
                 raise InvalidToken(f"the claim {name} is not a time")
         now = self._now()
-        if now >= claims["exp"] + _LEEWAY:
+        if now >= claims["exp"] + _LATE:
             raise InvalidToken("the token has expired")
-        if now < max(claims.get("nbf", 0), claims.get("iat", 0)) - _LEEWAY:
+        if now < max(claims.get("nbf", 0), claims.get("iat", 0)) - _EARLY:
             raise InvalidToken("the token is not valid yet")
 
 
