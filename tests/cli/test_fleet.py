@@ -22,6 +22,7 @@ import pytest
 import structlog
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+from kapsa.adapters.testing.vault_server import VaultServer
 from kapsa.cli.commands import main
 
 START = "import sys; from kapsa.cli import main; sys.argv[0] = 'kapsa'; main()"
@@ -216,3 +217,32 @@ def test_a_command_on_an_empty_directory_says_what_prepares_it_and_does_not_spoi
     assert "is empty: `kapsa fleet serve` or `kapsa fleet migrate` prepares it" in result.stderr
     assert installation.run("migrate").returncode == 0
     assert installation.run("audit", "verify").stdout.startswith("whole: 0 links")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)  # eight commands, each with a database of its own
+def test_keys_move_to_vault_and_a_sealed_vault_is_one_line(installation: Installation) -> None:
+    with VaultServer() as vault:
+        variables = {
+            "KAPSA_FLEET_VAULT_ADDRESS": vault.url,
+            "KAPSA_FLEET_VAULT_TRANSIT_KEY": "fleet",
+            "KAPSA_FLEET_VAULT_TOKEN": vault.token,
+        }
+        assert installation.run("migrate").returncode == 0
+        assert installation.run("audit", "verify").returncode == 0  # makes a secret, under a generated key
+
+        refused = installation.run("keys", "rotate", **variables)
+        assert "run `vault write -f transit/keys/fleet/rotate`, and this with --rewrap-only" in refused.stderr
+        moved = installation.run("keys", "rotate", "--rewrap-only", **variables)
+        assert (moved.returncode, moved.stdout) == (0, "1 secrets moved to vault:transit/fleet:v1\n")
+        vault.rotate()
+        listed = installation.run("keys", "list", **variables).stdout.splitlines()
+        assert listed[0] == "vault:transit/fleet:v2  primary  0 secrets"
+        assert "vault:transit/fleet:v1  loaded  1 secrets" in listed
+        assert installation.run("audit", "verify", **variables).stdout.startswith("whole: ")
+
+        vault.sealed = True
+        away = installation.run("audit", "verify", **variables)
+        assert away.returncode == 1
+        (line,) = away.stderr.splitlines()
+        assert line.startswith(f"kapsa: Vault at {vault.url} answered 503 (Vault is sealed): unseal it")
