@@ -86,13 +86,12 @@ async def role_for(directory: Path, chart: Path) -> dict[str, Any]:
     return manager_role(ROLE, [each for each in yaml.safe_load_all(output) if each])
 
 
-async def adopt(fleet: LiveFleet, directory: Path, chart: Path) -> None:
-    """Install a chart as a person does, and adopt the release, on every cluster."""
-    for name, cluster in fleet.clusters.items():
-        install = ("upgrade", "--install", CHART, str(chart), "-n", NAMESPACE, "--create-namespace")
-        await helm(directory, *install, cluster=cluster)
-        plan = await fleet.admin.post(f"/clusters/{name}/adopt", {"operator": CHART})
-        assert (plan["adopted"], plan["version"]) == (True, "1.0.0"), plan
+async def adopt(fleet: LiveFleet, directory: Path, chart: Path, name: str) -> None:
+    """Install a chart on a cluster as a person does, and adopt the release."""
+    install = ("upgrade", "--install", CHART, str(chart), "-n", NAMESPACE, "--create-namespace")
+    await helm(directory, *install, cluster=fleet.clusters[name])
+    plan = await fleet.admin.post(f"/clusters/{name}/adopt", {"operator": CHART})
+    assert (plan["adopted"], plan["version"]) == (True, "1.0.0"), plan
 
 
 async def bindings(client: Client) -> dict[str, str]:
@@ -157,10 +156,7 @@ async def test_adoption_canary_crd_change_rollback_and_deletion_need_no_right_be
             forbidden.clear()  # kube-apiserver learns of a new binding a bit later
         for name in TWO:
             await fleet.admin.get(f"/clusters/{name}/releases?refresh=true")
-        await adopt(fleet, tmp_path, chart)
-        await fleet.create_gadgets(5)
-        await fleet.await_reconciled()
-        before = await fleet.content()
+        await adopt(fleet, tmp_path, chart, "dev-1")
         assert forbidden == []
 
         done = await fleet.finish(await fleet.deploy("2.0.0", "Canary", HALVES))
@@ -168,6 +164,9 @@ async def test_adoption_canary_crd_change_rollback_and_deletion_need_no_right_be
         assert await fleet.versions() == dict.fromkeys(TWO, "2.0.0")
         assert forbidden == []
 
+        await fleet.create_gadgets(5)
+        await fleet.await_reconciled()
+        before = await fleet.content()
         await fleet.finish(await fleet.deploy("3.0.0", "Canary", HALVES), "RolledBack")
         assert await fleet.versions() == dict.fromkeys(TWO, "2.0.0")
         assert await fleet.content() == before

@@ -18,7 +18,7 @@ _RBAC = "rbac.authorization.k8s.io"
 _CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 _OWN: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("", "namespaces"): ("get", "list", "create"),
+    ("", "namespaces"): ("get", "list", "create", "patch"),
     ("", "nodes"): ("list",),
     ("", "pods"): _READ,
     ("", "secrets"): _ALL,

@@ -27,7 +27,7 @@ async def missing_rights(
         return []
     grants = [_grant("", "secrets", _RECORDS, release.namespace)]
     if any(missing_namespaces):
-        grants.append(_grant("", "namespaces", ("create",), ""))
+        grants.append(_grant("", "namespaces", ("create", "patch"), ""))
     asked = {(each.group, each.plural, namespace if each.namespaced else "") for each, namespace in resources}
     grants += [_grant(group, plural, _VERBS, namespace) for group, plural, namespace in sorted(asked)]
     return [
