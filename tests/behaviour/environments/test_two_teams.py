@@ -44,6 +44,7 @@ async def test_a_hostile_team_gets_no_images_hosts_keys_namespaces_or_pods_of_an
     await it_cannot_run_the_images(teams, before)
     await it_cannot_take_the_hosts(teams)
     await it_cannot_name_the_keys(teams)
+    await it_cannot_wait_for_the_shared_key(teams, before)
     await it_cannot_take_the_namespaces(teams)
     await it_cannot_reach_the_pods(teams)
     await nothing_of_the_shops_is_in_its_namespaces(teams)
@@ -195,6 +196,36 @@ async def it_cannot_name_the_keys(teams: TwoTeams) -> None:
     await teams.evil.ends("one", "SecretMissing", namespace=home)
 
 
+async def it_cannot_wait_for_the_shared_key(teams: TwoTeams, shops: Environment) -> None:
+    """Deploy what reads the credentials that all teams pull with, before a Registry has them, then name the Registry."""
+    shop, evil, name = teams.shop, teams.evil, teams.shared_secret
+    home = namespace_name(evil.namespace, "patient")
+    waits = {"volumes": [{"name": "loot", "secret": {"secretName": name, "optional": True}}]}
+    await evil.project(teams.registry, name="patient", registry=None, **MANIFESTS)
+    await attack(teams, "early", web("nginx:1", **waits), service("web"), project="patient")
+    await evil.ends("early", "Ready", namespace=home)
+
+    await teams.open_shared_registry()
+    registry = {"name": teams.shared_registry, "imageRepository": f"{shop.namespace}/app"}
+    await shop.project(teams.registry, name="shared", registry=registry)
+    assert shops.status.commit_sha is not None
+    shops_home = namespace_name(shop.namespace, "shared")
+    await shop.environment("one", shops.status.commit_sha, project="shared", namespace=shops_home)
+    await shop.ends("one", "Ready", namespace=shops_home)
+    assert await teams.keys_in(namespace_name(shop.namespace, "shared", "one")) == ["shared pull"]
+
+    bare = namespace_name(evil.namespace, "bare")
+    await attack(teams, "late", web("nginx:1", **waits), service("web"), project="bare")
+    await evil.ends("late", "ObjectsRefused", namespace=bare)
+    registry = {"name": teams.shared_registry, "imageRepository": f"{evil.namespace}/app"}
+    await evil.project(teams.registry, name="patient", registry=registry, **MANIFESTS)
+    await evil.ends("early", "ObjectsRefused", namespace=home)
+    await teams.sandbox.event("PullSecretWithheld", "Deployment web")
+    early = namespace_name(evil.namespace, "patient", "early")
+    assert await teams.keys_in(early) == []
+    assert not await teams.may(HOSTILE_USER, "get", "secrets", early), "nor could its people read a copy"
+
+
 async def it_cannot_take_the_namespaces(teams: TwoTeams) -> None:
     """Take the name of a namespace, its labels, and the link from it to a Project."""
     shop, evil = teams.shop, teams.evil
@@ -328,7 +359,7 @@ async def its_end_harms_nobody(teams: TwoTeams, before: Environment) -> None:
     """Delete all of the hostile team: the shop stays as it was."""
     for project in (await teams.client.list(Project, namespace=teams.evil.namespace)).items:
         await teams.client.delete(Project, project.name, namespace=teams.evil.namespace)
-    for name in ("app", "bare", "shop-app", "greedy", "named", "unnamed"):
+    for name in ("app", "bare", "shop-app", "greedy", "named", "unnamed", "patient"):
         await teams.sandbox.gone(Project, name, namespace=teams.evil.namespace, seconds=300)
     after = await teams.shop.ready("one")
     assert (after.status.url, after.status.image) == (before.status.url, before.status.image)

@@ -27,6 +27,7 @@ SHARED_KEYS = {
     "wildcard": "key-of-the-wildcard-certificate",
     "pull": "word-of-the-shop-to-pull",
     "project": "card-number-of-a-customer",
+    "shared pull": "word-of-all-teams-to-pull",
 }
 """The secrets that the hostile team is after, by what they are for."""
 
@@ -102,6 +103,9 @@ class TwoTeams:
         self.sandbox, self.client, self.settings = e2e.sandbox, e2e.client, e2e.settings
         self.domain = e2e.domain
         self.registry = e2e.sandbox.unique
+        self.shared_registry = f"{self.registry}-shared"
+        self.shared_secret = f"pull-{self.registry}"
+        """The name of the Secret in an environment's namespace with the credentials that all teams pull with."""
         hostile = e2e.sandbox.namespace
         self.evil = Team(e2e.sandbox, hostile, git.repository("evil/app"))
         # The project shop-app of the hostile team would have the same namespaces as the project app of the shop.
@@ -138,6 +142,22 @@ class TwoTeams:
         previews = {"baseDomains": [self.settings.preview_environment_domain]}
         await self.sandbox.apply(DomainPool, f"{self.registry}-previews", previews)
         await self._make_administrator(HOSTILE_USER, self.evil.namespace)
+
+    async def open_shared_registry(self) -> None:
+        """Create a Registry on the same server, from which all teams pull with the same credentials."""
+        own = self.settings.namespace
+        await self.e2e.secret("shared-pull", own, {"username": "all", "password": SHARED_KEYS["shared pull"]})
+        registry = {
+            "endpoint": self.e2e.registry.endpoint,
+            "insecure": True,
+            "auth": {"secretRef": {"name": "registry", "namespace": own}},
+            "imagePullSecret": {
+                "name": self.shared_secret,
+                "secretRef": {"name": "shared-pull", "namespace": own},
+            },
+        }
+        await self.sandbox.apply(Registry, self.shared_registry, registry)
+        await self.sandbox.condition(Registry, self.shared_registry)
 
     async def _make_secrets(self) -> None:
         own, secret = self.settings.namespace, self.e2e.secret
@@ -221,16 +241,16 @@ class TwoTeams:
 
     async def abandon(self) -> None:
         """Delete what another operator on the same cluster would reconcile."""
-        with contextlib.suppress(NotFound):
-            await self.client.delete(DomainPool, f"{self.registry}-previews")
-            free = {"metadata": {"finalizers": None}}
-            await self.client.patch(DomainPool, f"{self.registry}-previews", free)
+        free: dict[str, Any] = {"metadata": {"finalizers": None}}
+        for shared, name in ((DomainPool, f"{self.registry}-previews"), (Registry, self.shared_registry)):
+            with contextlib.suppress(NotFound):
+                await self.client.delete(shared, name)
+                await self.client.patch(shared, name, free)
         for kind in (Environment, PreviewEnvironment, Project):
             for resource in (await self.client.list(kind)).items:
                 if self.sandbox.unique in resource.namespace:
                     with contextlib.suppress(NotFound):
                         await self.client.delete(kind, resource.name, namespace=resource.namespace)
-                        free = {"metadata": {"finalizers": None}}
                         await self.client.patch(kind, resource.name, free, namespace=resource.namespace)
 
 
