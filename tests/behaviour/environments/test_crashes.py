@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from kapsa.environments.names import APPROVED_COMMIT, namespace_name
+from kapsa.environments.names import APPROVED_COMMIT, REDEPLOY_REQUESTED, namespace_name
 from kapsa.environments.ports import BuildProgress
 from kapsa.environments.resources import KINDS, DomainPool, Environment, PreviewEnvironment, Project
 from kapsa.environments.settings import Settings
@@ -154,6 +154,22 @@ async def test_the_access_of_a_team_is_granted_and_withdrawn_whichever_write_cra
     await sweep("team access", scenario, WORST)
 
 
+def open_services(*ranges: str) -> Callable[[Harness], Any]:
+    """Return a step in which an administrator opens these private ranges to all environments, and no others."""
+    services = [{"name": "postgres", "cidrs": list(ranges), "ports": [{"port": 5432}]}] if ranges else []
+    spec = {"baseDomains": ["example.com"], "sharedServices": services}
+    pool = {"apiVersion": DomainPool.api_version, "kind": "DomainPool", "metadata": {"name": "pool"}}
+    return lambda harness: harness.apply({**pool, "spec": spec})
+
+
+@pytest.mark.long
+async def test_shared_services_are_opened_moved_and_closed_whichever_write_crashes(sweep: Sweep) -> None:
+    scenario = CrashScenario().scenario(
+        open_services("10.20.0.0/28"), apply_commit("one"), open_services("10.30.0.0/28"), open_services()
+    )
+    await sweep("shared services", scenario, [*NEXT, *WORST])
+
+
 BUILT: Mapping[str, Any] = {
     "build": {"strategy": "dockerfile"},
     "registry": {"imageRepository": "registry.example.com/org/app"},
@@ -167,6 +183,37 @@ async def test_an_environment_whose_image_is_built_survives_a_crash_at_the_commi
 ) -> None:
     scenario = CrashScenario(**BUILT).scenario(apply_commit("one"), apply_commit("two"), delete_environment)
     await sweep("environment with builds", scenario, WORST)
+
+
+class FailingBuildScenario(CrashScenario):
+    """An environment whose first build fails, until a person asks for another one."""
+
+    async def prepare(self, harness: Harness) -> None:
+        await super().prepare(harness)
+        harness.cluster.workloads.crash("kapsa-builds/*", exit_code=1)
+
+
+async def retry_build(harness: Harness) -> None:
+    one: Environment = await harness.client.get(Environment, "one", namespace=HOME)
+    assert one.status.failure is not None
+    assert one.status.failure.reason == "BuildFailed"
+    harness.cluster.workloads.heal()
+    request = {"metadata": {"annotations": {REDEPLOY_REQUESTED: "now"}}}
+    await harness.client.patch(Environment, "one", request, namespace=HOME)
+    await harness.clock.sleep(600)
+
+
+@pytest.mark.long
+async def test_a_failed_build_that_a_person_retries_survives_a_crash_at_any_write(sweep: Sweep) -> None:
+    await sweep(
+        "retried build", FailingBuildScenario(**BUILT).scenario(apply_commit("one"), retry_build, is_ready)
+    )
+
+
+async def is_ready(harness: Harness) -> None:
+    one: Environment = await harness.client.get(Environment, "one", namespace=HOME)
+    assert one.status.phase == "Ready", one.status.failure
+    assert one.status.redeploy_request == "now"
 
 
 def previews(*branches: str, **spec: Any) -> Scenario:
