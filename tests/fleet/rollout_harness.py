@@ -41,6 +41,7 @@ from kapsa.fleet.orchestrator.ports.plan_sources import (
     LayeredValues,
     PreflightReport,
 )
+from kapsa.fleet.orchestrator.ports.telemetry import UNREPORTED, RolloutReporter
 from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
 from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
 from kapsa.fleet.orchestrator.rollout.conductor import RolloutConductor
@@ -112,8 +113,10 @@ class RolloutHarness:
         policy: ApprovalPolicy | None = None,
         sources: FakePlanSources | None = None,
         vault: LocalVault | None = None,
+        reporter: RolloutReporter = UNREPORTED,
     ) -> None:
         self.database = database
+        self.reporter = reporter
         self.sources = sources or FakePlanSources(FakeClusters(*names, identify=cluster_id))
         self.clusters = self.sources.clusters
         self.vault = vault or LocalVault(FixedKeys(KeyRing.parse(new_key_text(), "test")))
@@ -163,7 +166,16 @@ class RolloutHarness:
         return RolloutEngine(
             over,
             self.store,
-            RolloutConductor(over, self.store, self.registry, self.planner, self.desk, self.notices, chosen),
+            RolloutConductor(
+                over,
+                self.store,
+                self.registry,
+                self.planner,
+                self.desk,
+                self.notices,
+                chosen,
+                reporter=self.reporter,
+            ),
             ClusterWorker(over, self.store, self.registry, services, chosen),
             chosen,
             monotonic=self.seconds,

@@ -6,7 +6,7 @@ the resources that the cluster has, and lets the cluster try every object of the
 
 from collections.abc import Iterator, Sequence
 
-from kapsa.fleet.domain.crds import ChangeRule, CrdComparison, CrdFinding
+from kapsa.fleet.domain.crds import ChangeRule, ChangeSeverity, CrdComparison, CrdFinding
 from kapsa.fleet.domain.registry.clusters import ManagedCluster
 from kapsa.fleet.domain.rollout.plans import CrdChange, LiveVerdict, PreflightProblem
 from kapsa.fleet.orchestrator.crds.cluster_changes import ClusterChanges, crd_change
@@ -16,6 +16,7 @@ from kapsa.fleet.orchestrator.ports.clusters import ClusterGateway, ReleaseConte
 from kapsa.fleet.orchestrator.ports.crds import ResourcesUnreadable
 from kapsa.fleet.orchestrator.ports.operators import OperatorRepository
 from kapsa.fleet.orchestrator.ports.plan_sources import InspectionRequest, PreflightReport
+from kapsa.fleet.orchestrator.ports.telemetry import UNMETERED, RegistryMeter
 from kapsa.fleet.orchestrator.ports.transactions import Transactions
 from kapsa.fleet.orchestrator.ports.trials import PresentRelease, ReleaseTrials, TrialRequest
 from kapsa.fleet.orchestrator.registry.cluster_credentials import ClusterCredentials
@@ -59,6 +60,8 @@ class ClusterPreflights:
         changes: ClusterChanges,
         trials: ReleaseTrials,
         audit: AuditTrail,
+        *,
+        meter: RegistryMeter = UNMETERED,
     ) -> None:
         self._transactions = transactions
         self._operators = operators
@@ -67,6 +70,7 @@ class ClusterPreflights:
         self._changes = changes
         self._trials = trials
         self._audit = audit
+        self._meter = meter
 
     async def inspect(self, request: InspectionRequest) -> PreflightReport:
         """Look at a cluster, and try the manifest there. Raises ClusterUnreachable if it does not answer."""
@@ -104,6 +108,8 @@ class ClusterPreflights:
                 message = f"{crd.name} cannot be compared: {error}"
                 result.problems.append(PreflightProblem("CrdUnreadable", message))
                 continue
+            breaking = change is not None and change.comparison.severity is ChangeSeverity.BREAKING
+            self._meter.crd_validated(breaking=breaking)
             if change is not None:
                 result.changes.append(crd_change(change.comparison))
                 result.verdicts.append(change.verdict)

@@ -33,7 +33,7 @@ def build_api_parts(services: ManagerServices) -> ApiParts:
         rate_limits=services.rate_limits,
         idempotency_keys=services.idempotency_keys,
         check_database=services.database.check,
-        registry=services.collectors,
+        registry=services.telemetry.collectors,
         oidc=_oidc(services),
         carries_out_rollouts=True,
         accepts_pasted_tokens=not settings.jwt_issuer,

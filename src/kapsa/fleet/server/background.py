@@ -32,8 +32,11 @@ class BackgroundTask(msgspec.Struct, frozen=True):
 class BackgroundTasks:
     """The tasks of one manager."""
 
-    def __init__(self, tasks: tuple[BackgroundTask, ...]) -> None:
+    def __init__(
+        self, tasks: tuple[BackgroundTask, ...], *, count_failure: Callable[[str], object] = lambda _: None
+    ) -> None:
         self._tasks = tasks
+        self._count_failure = count_failure
         self._running: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -66,6 +69,7 @@ class BackgroundTasks:
                 await task.work()
             except Exception as error:
                 failures += 1
+                self._count_failure(task.name)
                 log.exception("background task failed", task=task.name, failures=failures)
                 if task.essential:
                     self._fail(f"{task.name}: {error}")

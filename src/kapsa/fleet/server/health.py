@@ -3,7 +3,6 @@
 from datetime import timedelta
 
 import msgspec
-from prometheus_client import CollectorRegistry
 
 from kapsa.fleet.domain.health.memory import limits_for
 from kapsa.fleet.infrastructure.health.metrics import HealthMetrics
@@ -28,11 +27,6 @@ class HealthServices(msgspec.Struct, frozen=True, kw_only=True):
     observer: OperatorObserver
     sweeps: HealthSweeps
     operators: OperatorHealths
-    metrics: HealthMetrics
-
-    async def refresh_metrics(self) -> None:
-        """Count the operators that are healthy and those that are not."""
-        self.metrics.show_operators(await self.operators.count())
 
 
 def build_health(
@@ -40,11 +34,10 @@ def build_health(
     database: Database,
     audit: AuditTrail,
     registry: RegistryServices,
-    collectors: CollectorRegistry,
+    metrics: HealthMetrics,
 ) -> HealthServices:
     """Build the health of operators on the clients of registered clusters."""
     store, limits = PostgresHealth(), limits_for(timedelta(seconds=settings.health_check_seconds))
-    metrics = HealthMetrics(collectors)
     observer = OperatorObserver(
         registry.clients.client, database, store, audit, limits=limits, metrics=metrics
     )
@@ -54,5 +47,4 @@ def build_health(
         operators=OperatorHealths(
             database, PostgresOperators(), PostgresClusters(), PostgresHealthReadings()
         ),
-        metrics=metrics,
     )

@@ -73,7 +73,10 @@ class FleetServer:
             stack.push_async_callback(self.services.close)
             self.http = HttpServer(self._settings, create_application(build_api_parts(self.services)))
             watches = (*_watch(embedded), *_renewal(self.http))
-            self.tasks = BackgroundTasks((*self.services.background(), *watches))
+            self.tasks = BackgroundTasks(
+                (*self.services.background(), *watches),
+                count_failure=self.services.telemetry.count_task_failure,
+            )
             self.tasks.start()
             stack.push_async_callback(self.tasks.stop)
             await self.http.start()

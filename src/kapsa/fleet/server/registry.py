@@ -20,6 +20,7 @@ from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import Post
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
 from kapsa.fleet.orchestrator.crds.use_cases import Crds
 from kapsa.fleet.orchestrator.ports.audit import AuditTrail
+from kapsa.fleet.orchestrator.ports.telemetry import RegistryMeter
 from kapsa.fleet.orchestrator.ports.vault import KeyVault
 from kapsa.fleet.orchestrator.registry.adoptions import Adoptions
 from kapsa.fleet.orchestrator.registry.cluster_credentials import ClusterCredentials
@@ -63,7 +64,7 @@ def address_guard(settings: FleetSettings) -> AddressGuard:
 
 
 def build_registry(
-    settings: FleetSettings, database: Database, vault: KeyVault, audit: AuditTrail
+    settings: FleetSettings, database: Database, vault: KeyVault, audit: AuditTrail, meter: RegistryMeter
 ) -> RegistryServices:
     """Build the registry. Addresses of clusters and repositories are judged as the settings say."""
     internal = settings.internal_addresses
@@ -79,13 +80,13 @@ def build_registry(
     resources = ClusterResources(clients.client)
     return RegistryServices(
         operators=Operators(database, operators, charts, vault, audit),
-        clusters=Clusters(database, clusters, gateway, credentials, adoptions, audit),
+        clusters=Clusters(database, clusters, gateway, credentials, adoptions, audit, meter=meter),
         adoptions=adoptions,
         monitor=ClusterMonitor(database, clusters, gateway, credentials, audit),
         operator_secrets=OperatorSecrets(operators, vault),
         clients=clients,
         resources=resources,
-        crds=Crds(database, PostgresCrds(), operators, resources, audit),
+        crds=Crds(database, PostgresCrds(), operators, resources, audit, meter=meter),
         charts=charts,
         http_client=http,
         gateway=gateway,

@@ -36,6 +36,7 @@ from kapsa.fleet.orchestrator.rollout.settings import EngineSettings
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices
 from kapsa.fleet.orchestrator.rollout.worker import ClusterWorker
 from kapsa.fleet.server.registry import RegistryServices
+from kapsa.fleet.server.telemetry import TelemetryServices
 from kapsa.fleet.settings import FleetSettings
 
 __all__ = ["RolloutServices", "approval_policy", "build_rollouts"]
@@ -62,6 +63,7 @@ def build_rollouts(
     outbox: Outbox,
     registry: RegistryServices,
     observer: OperatorObserver,
+    telemetry: TelemetryServices,
 ) -> RolloutServices:
     """Build the rollouts on the registry of a manager."""
     store, approvals, rows = PostgresRollouts(vault), PostgresApprovals(), PostgresRegistry()
@@ -70,7 +72,7 @@ def build_rollouts(
     url = settings.public_url.rstrip("/")
     desk = ApprovalDesk(approvals, outbox, policy, ApprovalMail(recipients, url))
     notices = DeploymentNotices(outbox, url)
-    planner = _planner(database, registry, audit)
+    planner = _planner(database, registry, audit, telemetry)
     chosen = EngineSettings(
         owner=f"{socket.gethostname()}-{os.getpid()}",
         approvals=policy,
@@ -79,8 +81,10 @@ def build_rollouts(
         check_interval=timedelta(seconds=settings.health_check_seconds),
         retry_interval=timedelta(seconds=min(10, settings.health_check_seconds)),
     )
-    conductor = RolloutConductor(database, store, rows, planner, desk, notices, chosen)
-    helm = GatedHelm(database, PostgresOperators(), registry.clients.client, audit)
+    conductor = RolloutConductor(
+        database, store, rows, planner, desk, notices, chosen, reporter=telemetry.rollouts
+    )
+    helm = GatedHelm(database, PostgresOperators(), registry.clients.client, audit, metrics=telemetry.helm)
     services = ClusterServices(helm, _operations(database, registry, audit, store, observer))
     worker = ClusterWorker(database, store, rows, services, chosen)
     return RolloutServices(
@@ -115,7 +119,9 @@ def _operations(
     return ManagedClusterOperations(clients, database, PostgresOperators(), store, observer)
 
 
-def _planner(database: Database, registry: RegistryServices, audit: AuditTrail) -> RolloutPlanner:
+def _planner(
+    database: Database, registry: RegistryServices, audit: AuditTrail, telemetry: TelemetryServices
+) -> RolloutPlanner:
     operators, trials = PostgresOperators(), DryRunTrials(registry.clients.client)
     return RolloutPlanner(
         RegisteredValues(database, registry.operator_secrets, registry.adoptions),
@@ -128,5 +134,6 @@ def _planner(database: Database, registry: RegistryServices, audit: AuditTrail) 
             ClusterChanges(registry.resources),
             trials,
             audit,
+            meter=telemetry.registry,
         ),
     )

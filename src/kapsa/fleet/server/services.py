@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import msgspec
-from prometheus_client import CollectorRegistry
 
 from kapsa.adapters.http.address_guard import reject_private_address
 from kapsa.adapters.http.client import GuardedHttpClient
@@ -28,6 +27,7 @@ from kapsa.fleet.server.health import HealthServices, build_health
 from kapsa.fleet.server.keys import ManagerKeys, open_keys
 from kapsa.fleet.server.registry import RegistryServices, address_guard, build_registry
 from kapsa.fleet.server.rollouts import RolloutServices, build_rollouts
+from kapsa.fleet.server.telemetry import TelemetryServices, build_telemetry
 from kapsa.fleet.settings import FleetSettings
 
 __all__ = ["ManagerServices", "build_services"]
@@ -57,8 +57,7 @@ class ManagerServices(msgspec.Struct, frozen=True, kw_only=True):
     registry: RegistryServices
     health: HealthServices
     rollouts: RolloutServices
-    collectors: CollectorRegistry
-    """The metrics of this replica."""
+    telemetry: TelemetryServices
 
     @property
     def vault(self) -> EnvelopeVault:
@@ -74,7 +73,7 @@ class ManagerServices(msgspec.Struct, frozen=True, kw_only=True):
             BackgroundTask("retention", self.retention.sweep, every=3600.0),
             BackgroundTask("cluster-health", self.registry.monitor.run_due, every=1.0),
             BackgroundTask("operator-health", self.health.sweeps.run_due, every=1.0),
-            BackgroundTask("health-metrics", self.health.refresh_metrics, every=15.0),
+            BackgroundTask("fleet-metrics", self._refresh_metrics, every=15.0),
             BackgroundTask("rollouts", self.rollouts.engine.serve, on_stop=self.rollouts.engine.stop),
         )
 
@@ -83,6 +82,9 @@ class ManagerServices(msgspec.Struct, frozen=True, kw_only=True):
         for lane in self.dispatcher.lanes:
             work = functools.partial(self.dispatcher.deliver_lane, lane)
             yield BackgroundTask(f"outbox {lane.name}".rstrip(), work, every=1.0 if lane.name else 60.0)
+
+    async def _refresh_metrics(self) -> None:
+        await self.telemetry.refresh(self.database, self.health.operators)
 
     async def close(self) -> None:
         """Close connections to the outside."""
@@ -104,9 +106,9 @@ async def build_services(settings: FleetSettings, database: Database) -> Manager
     webhook_client = _webhook_client(settings)
     audit = PostgresAuditTrail(audit_key)
     outbox = PostgresOutbox(settings.webhook_urls, mail=bool(settings.smtp_host))
-    registry = build_registry(settings, database, vault, audit)
-    collectors = CollectorRegistry()
-    health = build_health(settings, database, audit, registry, collectors)
+    telemetry = build_telemetry()
+    registry = build_registry(settings, database, vault, audit, telemetry.registry)
+    health = build_health(settings, database, audit, registry, telemetry.health)
     return ManagerServices(
         settings=settings,
         database=database,
@@ -128,8 +130,10 @@ async def build_services(settings: FleetSettings, database: Database) -> Manager
         webhook_client=webhook_client,
         registry=registry,
         health=health,
-        collectors=collectors,
-        rollouts=build_rollouts(settings, database, vault, audit, outbox, registry, health.observer),
+        telemetry=telemetry,
+        rollouts=build_rollouts(
+            settings, database, vault, audit, outbox, registry, health.observer, telemetry
+        ),
     )
 
 

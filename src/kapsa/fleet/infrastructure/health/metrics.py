@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 
+from kapsa.fleet.domain.health import CheckKind
 from kapsa.fleet.orchestrator.operator_health import HealthWord
 
 __all__ = ["WHOLE_CHECK", "HealthMetrics"]
@@ -17,13 +18,14 @@ class HealthMetrics:
     """The metrics of one replica. The gauges are the same on all replicas: they count what the database has."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._duration = Histogram(
+        duration = Histogram(
             "operator_healthcheck_duration_seconds",
             "Seconds of a health check of an operator on a cluster.",
             ("check",),
             buckets=_BUCKETS,
             registry=registry,
         )
+        self._duration = {check: duration.labels(check) for check in (*CheckKind, WHOLE_CHECK)}
         self._healthy = Gauge(
             "operators_healthy",
             "Operators that are healthy on every cluster that they are installed on.",
@@ -35,7 +37,7 @@ class HealthMetrics:
 
     def record_duration(self, check: str, seconds: float) -> None:
         """Record the time of a check that the cluster has answered."""
-        self._duration.labels(check).observe(seconds)
+        self._duration[check].observe(seconds)
 
     def show_operators(self, counts: Mapping[HealthWord, int]) -> None:
         """Show how many operators are in which state."""

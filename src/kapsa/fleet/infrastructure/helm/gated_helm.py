@@ -3,7 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -22,6 +22,7 @@ from kapsa.fleet.infrastructure.helm.gate import HelmGate
 from kapsa.fleet.infrastructure.helm.gate_rules import Restoration
 from kapsa.fleet.infrastructure.helm.gate_session import GateSession
 from kapsa.fleet.infrastructure.helm.history import read_history, secret_name
+from kapsa.fleet.infrastructure.helm.metrics import HelmMetrics
 from kapsa.fleet.infrastructure.helm.runner import HelmInput, failure_message, run_helm
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone, ClusterRefused
@@ -96,12 +97,15 @@ class GatedHelm:
         connect: Connect,
         audit: AuditTrail,
         bounds: HelmBounds | None = None,
+        *,
+        metrics: HelmMetrics | None = None,
     ) -> None:
         self._transactions = transactions
         self._operators = operators
         self._connect = connect
         self._audit = audit
         self._bounds = bounds or HelmBounds()
+        self._metrics = metrics
         self._gate = HelmGate()
         self._slots = asyncio.Semaphore(self._bounds.parallel)
 
@@ -214,27 +218,30 @@ class GatedHelm:
             guard.check()
             credential = {"credential": client.credential_id}
             await self._record(f"{run.verb}Begin", run.cluster_id, run.release, credential)
-            async with self._gate.open(client.transport, guard, restoration=run.restoration) as (
-                session,
-                access,
-            ):
-                arguments = (run.verb, *run.arguments, f"--namespace={run.release.namespace}")
-                limits = ProcessLimits(
-                    seconds=self._bounds.run.total_seconds(),
-                    output_bytes=64 * _MIB,
-                    memory_bytes=1024 * _MIB,
-                    file_bytes=64 * _MIB,
-                )
-                try:
-                    finished = await _while_leased(session, run_helm(arguments, access, limits, run.files))
-                except ExternalError as error:
-                    raise _ended(error, session) from None
-                finally:
-                    await self._record_end(run, session)
-            if finished.code:
-                meaning = _meaning(finished, session, run)
-                raise meaning or await self._failure(client, finished, run, began=session.began)
-            return finished
+            with self._metrics.timed(run.verb) if self._metrics is not None else nullcontext():
+                return await self._run_through_gate(client, run, guard)
+
+    async def _run_through_gate(
+        self, client: ClusterClient, run: HelmRun, guard: LeaseGuard
+    ) -> FinishedProcess:
+        async with self._gate.open(client.transport, guard, restoration=run.restoration) as (session, access):
+            arguments = (run.verb, *run.arguments, f"--namespace={run.release.namespace}")
+            limits = ProcessLimits(
+                seconds=self._bounds.run.total_seconds(),
+                output_bytes=64 * _MIB,
+                memory_bytes=1024 * _MIB,
+                file_bytes=64 * _MIB,
+            )
+            try:
+                finished = await _while_leased(session, run_helm(arguments, access, limits, run.files))
+            except ExternalError as error:
+                raise _ended(error, session) from None
+            finally:
+                await self._record_end(run, session)
+        if finished.code:
+            meaning = _meaning(finished, session, run)
+            raise meaning or await self._failure(client, finished, run, began=session.began)
+        return finished
 
     async def _failure(
         self, client: Client, finished: FinishedProcess, run: HelmRun, *, began: bool

@@ -40,6 +40,7 @@ from kapsa.fleet.orchestrator.ports.crds import (
     LiveResources,
 )
 from kapsa.fleet.orchestrator.ports.operators import OperatorRepository
+from kapsa.fleet.orchestrator.ports.telemetry import UNMETERED, RegistryMeter
 from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
 
 __all__ = ["MOST_CRDS", "Crds"]
@@ -71,12 +72,15 @@ class Crds:
         operators: OperatorRepository,
         live: LiveResources,
         audit: AuditTrail,
+        *,
+        meter: RegistryMeter = UNMETERED,
     ) -> None:
         self._transactions = transactions
         self._repository = repository
         self._operators = operators
         self._clusters = ClusterChanges(live)
         self._audit = audit
+        self._meter = meter
 
     async def store(self, principal: Principal, request: StoreCrd) -> CrdRevision:
         """Store a CRD with a version of an operator. The same document again changes nothing.
@@ -155,6 +159,7 @@ class Crds:
         changes: tuple[ClusterCrdChange, ...] = ()
         if clusters:
             changes = await self._clusters.read(clusters, step.definition)
+        self._meter.crd_validated(breaking=step.comparison.severity is ChangeSeverity.BREAKING)
         return CrdValidation.of(
             step.comparison,
             operator=request.operator,

@@ -29,6 +29,7 @@ from kapsa.fleet.orchestrator.ports.clusters import (
     ClusterUnreachable,
     IssuedAccess,
 )
+from kapsa.fleet.orchestrator.ports.telemetry import UNMETERED, RegistryMeter
 from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
 from kapsa.fleet.orchestrator.registry.adoptions import AdoptionPlan, Adoptions, AdoptRelease
 from kapsa.fleet.orchestrator.registry.cluster_credentials import (
@@ -109,6 +110,8 @@ class Clusters:
         credentials: ClusterCredentials,
         adoptions: Adoptions,
         audit: AuditTrail,
+        *,
+        meter: RegistryMeter = UNMETERED,
     ) -> None:
         self._transactions = transactions
         self._repository = repository
@@ -116,6 +119,7 @@ class Clusters:
         self._credentials = credentials
         self._adoptions = adoptions
         self._audit = audit
+        self._meter = meter
 
     async def register(self, principal: Principal, request: RegisterCluster) -> ClusterResult:
         """Register a cluster after a look at it: version, health and inventory, and an account for this manager.
@@ -162,6 +166,7 @@ class Clusters:
         if not inserted:
             await self._withdraw(cluster, entered.issued.kubeconfig)
             raise StateConflict(f"cluster {request.name}, or the cluster that it leads to, exists already")
+        self._meter.cluster_registered()
         await self._refresh_inventory(cluster)
         return ClusterResult(cluster, _notices(request, entered, cluster.created_at))
 

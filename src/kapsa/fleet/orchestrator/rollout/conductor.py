@@ -20,6 +20,7 @@ from kapsa.fleet.orchestrator.planner import PlannedRollout, PlanRequest, Rollou
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.plan_sources import FleetRegistry
 from kapsa.fleet.orchestrator.ports.rollouts import FenceLost, RolloutClaim, RolloutStore
+from kapsa.fleet.orchestrator.ports.telemetry import UNREPORTED, RolloutReporter
 from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
 from kapsa.fleet.orchestrator.rollout.notices import DeploymentNotices
 from kapsa.fleet.orchestrator.rollout.plan_input import gather
@@ -30,6 +31,13 @@ from kapsa.fleet.orchestrator.rollout.worker import installed
 __all__ = ["RolloutConductor"]
 
 log = structlog.get_logger()
+
+
+class _Change(msgspec.Struct, frozen=True):
+    """A deployment before and after a decision."""
+
+    before: VersionDeployment
+    after: VersionDeployment
 
 
 class RolloutConductor:
@@ -44,6 +52,8 @@ class RolloutConductor:
         desk: ApprovalDesk,
         notices: DeploymentNotices,
         settings: EngineSettings,
+        *,
+        reporter: RolloutReporter = UNREPORTED,
     ) -> None:
         self._transactions = transactions
         self._store = store
@@ -52,35 +62,39 @@ class RolloutConductor:
         self._desk = desk
         self._notices = notices
         self._settings = settings
+        self._reporter = reporter
         self._plans = PlanDesk(store, registry, desk, settings)
 
     async def conduct(self, claim: RolloutClaim) -> None:
-        """Decide once for a claimed deployment."""
+        """Decide once for a claimed deployment, and report it if that ends a phase."""
         try:
-            async with self._transactions.transaction() as connection:
-                deployment = await self._store.lock(connection, claim.deployment_id, fence=claim.fence)
-                if deployment.phase is DeploymentPhase.AWAITING_APPROVAL:
-                    return await self._await_approval(connection, deployment)
-                if deployment.phase is not DeploymentPhase.PLANNING:
-                    return await self._steer(connection, deployment)
-                wait = await self._plans.wait_before(connection, deployment)
-                if wait is not None:
-                    return await self._store.save(
-                        connection,
-                        wait,
-                        next_run_at=self._soon(await self._store.now(connection)),
-                        release=True,
-                    )
-                needed = await gather(connection, self._store, self._registry, deployment)
-            await self._plan(claim, needed)
+            change = await self._decide(claim)
         except FenceLost as error:
             log.info(
                 "another replica has taken over a deployment",
                 deployment=str(claim.deployment_id),
                 error=str(error),
             )
+            return
+        if change is not None and change.before.phase is not change.after.phase:
+            self._reporter.phase_changed(change.before, change.after)
 
-    async def _plan(self, claim: RolloutClaim, needed: PlanRequest | str) -> None:
+    async def _decide(self, claim: RolloutClaim) -> _Change | None:
+        async with self._transactions.transaction() as connection:
+            deployment = await self._store.lock(connection, claim.deployment_id, fence=claim.fence)
+            if deployment.phase is DeploymentPhase.AWAITING_APPROVAL:
+                return await self._await_approval(connection, deployment)
+            if deployment.phase is not DeploymentPhase.PLANNING:
+                return await self._steer(connection, deployment)
+            wait = await self._plans.wait_before(connection, deployment)
+            if wait is not None:
+                soon = self._soon(await self._store.now(connection))
+                await self._store.save(connection, wait, next_run_at=soon, release=True)
+                return None
+            needed = await gather(connection, self._store, self._registry, deployment)
+        return await self._plan(claim, needed)
+
+    async def _plan(self, claim: RolloutClaim, needed: PlanRequest | str) -> _Change | None:
         """Make the plan, with no transaction open, and store what follows from it."""
         outcome: PlannedRollout | ClusterUnreachable | str
         if isinstance(needed, str):
@@ -95,19 +109,18 @@ class RolloutConductor:
         async with self._transactions.transaction() as connection:
             deployment = await self._store.lock(connection, claim.deployment_id, fence=claim.fence)
             if deployment.phase is not DeploymentPhase.PLANNING:
-                return
+                return None
             now = await self._store.now(connection)
             if isinstance(outcome, str):
-                await self._fail(connection, deployment, outcome, now)
-            elif isinstance(outcome, ClusterUnreachable):
-                await self._wait_for_cluster(connection, deployment, str(outcome), now)
-            else:
-                after, next_run_at = await self._plans.store(connection, deployment, outcome, now)
-                await self._finish(connection, deployment, after, next_run_at)
+                return await self._fail(connection, deployment, outcome, now)
+            if isinstance(outcome, ClusterUnreachable):
+                return await self._wait_for_cluster(connection, deployment, str(outcome), now)
+            after, next_run_at = await self._plans.store(connection, deployment, outcome, now)
+            return await self._finish(connection, deployment, after, next_run_at)
 
     async def _wait_for_cluster(
         self, connection: Connection, deployment: VersionDeployment, message: str, now: datetime
-    ) -> None:
+    ) -> _Change:
         deadline = deployment.deadline if deployment.waits_for else None
         deadline = deadline or now + self._settings.offline_patience
         if now >= deadline:
@@ -115,7 +128,7 @@ class RolloutConductor:
         waiting = msgspec.structs.replace(deployment, waits_for=message, deadline=deadline)
         return await self._finish(connection, deployment, waiting, min(self._soon(now), deadline))
 
-    async def _await_approval(self, connection: Connection, deployment: VersionDeployment) -> None:
+    async def _await_approval(self, connection: Connection, deployment: VersionDeployment) -> _Change:
         now = await self._store.now(connection)
         plan = await self._store.plan(connection, deployment.id)
         assert plan is not None
@@ -130,7 +143,7 @@ class RolloutConductor:
             return await self._fail(connection, deployment, message, now)
         return await self._finish(connection, deployment, deployment, deployment.deadline)
 
-    async def _steer(self, connection: Connection, deployment: VersionDeployment) -> None:
+    async def _steer(self, connection: Connection, deployment: VersionDeployment) -> _Change:
         now = await self._store.now(connection)
         targets = await self._store.targets(connection, deployment.id)
         course = steer(deployment, targets, now)
@@ -138,7 +151,7 @@ class RolloutConductor:
         if course.deployment.phase is DeploymentPhase.ROLLING_BACK is not deployment.phase:
             reason = f"rolled back by deployment {deployment.id}: {course.deployment.message}"
             await self._registry.withdraw(connection, deployment.operator_id, deployment.version, reason)
-        await self._finish(connection, deployment, course.deployment, course.next_run_at)
+        return await self._finish(connection, deployment, course.deployment, course.next_run_at)
 
     async def _direct(
         self, connection: Connection, course: RolloutCourse, before: dict[Any, RolloutTarget]
@@ -157,7 +170,7 @@ class RolloutConductor:
 
     async def _fail(
         self, connection: Connection, deployment: VersionDeployment, message: str, now: datetime
-    ) -> None:
+    ) -> _Change:
         await self._desk.void(connection, deployment.id, now)
         after = msgspec.structs.replace(
             deployment,
@@ -167,7 +180,7 @@ class RolloutConductor:
             deadline=None,
             finished_at=now,
         )
-        await self._finish(connection, deployment, after, None)
+        return await self._finish(connection, deployment, after, None)
 
     async def _finish(
         self,
@@ -175,12 +188,13 @@ class RolloutConductor:
         before: VersionDeployment,
         after: VersionDeployment,
         next_run_at: datetime | None,
-    ) -> None:
+    ) -> _Change:
         """Write a locked deployment and its history, and end the claim."""
         check_phase(before.phase, after.phase)
         await self._store.append(connection, after.id, _events(before, after))
         await self._notices.announce(connection, before, after)
         await self._store.save(connection, after, next_run_at=next_run_at, release=True)
+        return _Change(before, after)
 
     def _soon(self, now: datetime) -> datetime:
         return now + self._settings.retry_interval
