@@ -146,8 +146,9 @@ class RolloutHarness:
             self.audit,
             self.policy,
             OperatorSecrets(PostgresOperators(), self.vault),
+            reporter=reporter,
         )
-        self.approvals = Approvals(database, self.store, self.approval_rows, self.audit)
+        self.approvals = Approvals(database, self.store, self.approval_rows, self.audit, reporter=reporter)
         self.engine = self.replica("manager-1")
 
     def replica(self, owner: str, transactions: Transactions | None = None, **settings: Any) -> RolloutEngine:
@@ -176,7 +177,7 @@ class RolloutHarness:
                 chosen,
                 reporter=self.reporter,
             ),
-            ClusterWorker(over, self.store, self.registry, services, chosen),
+            ClusterWorker(over, self.store, self.registry, services, chosen, reporter=self.reporter),
             chosen,
             monotonic=self.seconds,
         )

@@ -259,3 +259,23 @@ async def test_a_stream_ends_when_the_session_is_signed_out_or_the_token_expires
     assert not stream.done()
     clock["now"] += 3600
     assert "event: end" not in (await asyncio.wait_for(stream, 120)).text
+
+
+@pytest.mark.parametrize(
+    ("header", "valid"),
+    [
+        (f"00-{0xABC:032x}-{0xDEF:016x}-01", True),
+        (f"00-{0:032x}-{0xDEF:016x}-01", False),
+        (f"01-{0xABC:032x}-{0xDEF:016x}-01-more", False),
+        ("x" * 4000, False),
+    ],
+    ids=["valid", "zero", "other version", "long"],
+)
+async def test_a_deployment_keeps_the_trace_of_its_request_if_it_is_valid(
+    database: Database, header: str, valid: bool
+) -> None:
+    fleet = Fleet(database)
+    await fleet.rollouts.register()
+    response = await fleet.maria.post(PATH, REQUEST, headers={"traceparent": header})
+    assert response.status_code == 202, response.text
+    assert response.json()["traceParent"] == (header if valid else "")

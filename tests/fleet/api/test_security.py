@@ -99,6 +99,22 @@ async def test_a_log_line_of_a_change_names_the_caller_and_the_route(
 
 
 @pytest.mark.parametrize(
+    "chosen", ["", "ticket-4711", 'x"}\t{', "y" * 65], ids=["none", "valid", "forged", "long"]
+)
+async def test_a_request_is_found_in_the_log_by_its_id(
+    api: ApiClient, log_lines: pytest.CaptureFixture[str], chosen: str
+) -> None:
+    trace_parent = f"00-{0xABC:032x}-{0xDEF:016x}-01"
+    response = await api.post(PATH, WIDGET, headers={"X-Request-Id": chosen, "traceparent": trace_parent})
+    entries = [json.loads(line) for line in "".join(log_lines.readouterr()).splitlines() if line.strip()]
+    (entry,) = [each for each in entries if each.get("route") == PATH]
+    assert entry["requestId"] == response.headers["x-request-id"]
+    assert (entry["requestId"] == chosen) is (chosen == "ticket-4711")
+    assert len(entry["requestId"]) <= 64
+    assert entry["traceId"] == f"{0xABC:032x}"
+
+
+@pytest.mark.parametrize(
     "name",
     [
         "%00",

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Sequence
+from typing import Any
 
+import msgspec
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from kapsa.devcluster.faults.gate import FaultGate
+from kapsa.devcluster.faults.plan import FaultPlan
+from kapsa.devcluster.wire.exchange import Reply, Request
+from kapsa.fleet.infrastructure.telemetry import rollout_traces
+from kapsa.fleet.infrastructure.telemetry.rollout_traces import RolloutTraces
 from kapsa.fleet.settings import FleetSettings
 from tests.eventually import eventually
 from tests.fleet.rollouts.live_fleet import LiveFleet, live_fleet, sample_chart
@@ -60,3 +72,94 @@ async def test_each_metric_of_the_specification_moves_with_a_rollout(settings: F
         assert moved["operator_healthcheck_duration_seconds_count"] > 0
         assert after["clusters_registered_total"] == after["clusters_count"] == 2
         assert (healthy["operators_count"], healthy["deployments_active"]) == (1, 0)
+
+
+class ReceivedRequest(msgspec.Struct, frozen=True):
+    """A request as the API server of a cluster received it."""
+
+    method: str
+    path: str
+    client: str
+    trace_parent: str
+
+
+@pytest.fixture
+def received(monkeypatch: pytest.MonkeyPatch) -> list[ReceivedRequest]:
+    """The requests that reach the API servers, in order."""
+    requests: list[ReceivedRequest] = []
+    serve = FaultGate.serve
+
+    async def recording(gate: FaultGate, request: Request, *arguments: Any) -> Reply:
+        headers = request.headers
+        requests.append(
+            ReceivedRequest(
+                request.method, request.path, headers.get("user-agent", ""), headers.get("traceparent", "")
+            )
+        )
+        return await serve(gate, request, *arguments)
+
+    monkeypatch.setattr(FaultGate, "serve", recording)
+    return requests
+
+
+@pytest.fixture
+def exporter(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    # A process has one provider for good; a test may not take it.
+    monkeypatch.setattr(rollout_traces, "find_tracing", lambda: RolloutTraces(provider))
+    return exporter
+
+
+def paths(spans: Sequence[ReadableSpan]) -> set[str]:
+    """Return the names on the way from the root to each span."""
+    by_id = {span.context.span_id: span for span in spans if span.context is not None}
+
+    def path(span: ReadableSpan) -> str:
+        parent = by_id.get(span.parent.span_id) if span.parent is not None else None
+        return f"{path(parent)} > {span.name}" if parent is not None else span.name
+
+    return {path(span) for span in spans}
+
+
+async def test_a_rollout_exports_the_span_tree_and_its_requests_carry_the_trace_of_the_client(
+    settings: FleetSettings, exporter: InMemorySpanExporter, received: list[ReceivedRequest]
+) -> None:
+    trace_id = f"{0xFEED:032x}"
+    async with live_fleet(settings, {"dev-1": "Dev"}, faults={"dev-1": FaultPlan()}) as fleet:
+        await fleet.register_operator(sample_chart("1.0.0"))
+        response = await fleet.admin.http.post(
+            "/deployments",
+            json=fleet.request("1.0.0", "Direct"),
+            headers={"traceparent": f"00-{trace_id}-{0xBEEF:016x}-01"},
+        )
+        assert response.status_code == 202, response.text
+        await fleet.finish(response.json()["id"])
+    spans = exporter.get_finished_spans()
+    assert {span.context.trace_id for span in spans if span.context is not None} == {0xFEED}
+    (root,) = (span for span in spans if span.name == "operator.deploy")
+    assert root.parent is not None
+    assert root.parent.span_id == 0xBEEF
+    assert paths(spans) >= {
+        "operator.deploy",
+        "operator.deploy > operator.validate",
+        "operator.deploy > cluster.connect",
+        "operator.deploy > helm.install",
+        "operator.deploy > helm.install > crd.apply",
+        "operator.deploy > helm.install > controller.deploy",
+        "operator.deploy > operator.healthcheck",
+        "operator.deploy > operator.healthcheck > pod.healthcheck",
+        "operator.deploy > operator.healthcheck > webhook.healthcheck",
+        "operator.deploy > operator.healthcheck > crd.reconciliation.check",
+    }
+    by_id = {f"{span.context.span_id:016x}": span.name for span in spans if span.context is not None}
+    carried = [(each, each.trace_parent.split("-")) for each in received if each.trace_parent]
+    assert {parts[1] for _, parts in carried} == {trace_id}
+    writes = {
+        (by_id[parts[2]], each.path.rpartition("/")[2]) for each, parts in carried if each.method != "GET"
+    }
+    assert ("crd.apply", "gadgets.gadgets.example.com") in writes
+    assert {name for name, _ in writes} >= {"operator.validate", "crd.apply", "controller.deploy"}
+    untraced = [each for each in received if not each.trace_parent and each.client.startswith("Helm")]
+    assert untraced == [], "each request of Helm belongs to a run"

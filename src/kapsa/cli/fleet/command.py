@@ -45,8 +45,10 @@ def serve() -> None:
     On SIGTERM or SIGINT it finishes what it is doing.
     """
     from kapsa.fleet.server.lifecycle import FleetServer
+    from kapsa.runtime.telemetry import tracing
 
     settings = read_settings()
+    tracing.configure("kapsa-fleet")
 
     async def run() -> int:
         async with FleetServer(settings) as server:

@@ -22,11 +22,11 @@ Result = TypeVar("Result")
 
 def read_settings() -> FleetSettings:
     """Read the settings and configure the log, before anything starts: an invalid value is one line."""
+    from kapsa.fleet.server.log_lines import configure_log
     from kapsa.fleet.settings import FleetSettings, unknown_variables
-    from kapsa.runtime import logs
 
     settings = FleetSettings.from_environment()
-    logs.configure(level=settings.log_level, format="text" if settings.log_format == "console" else "json")
+    configure_log(settings)
     for warning in unknown_variables(os.environ):
         typer.echo(f"kapsa: {warning}", err=True)
     return settings

@@ -8,6 +8,7 @@ from litestar.types import Empty
 from kapsa.fleet.api.authentication.callers import Caller
 from kapsa.fleet.api.bodies import decode_body
 from kapsa.fleet.api.problems import NotAuthenticated, UnsupportedContent
+from kapsa.fleet.api.trace_parent import checked_trace_parent
 from kapsa.fleet.api.use_cases import UseCases
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput
 from kapsa.fleet.domain.principals import Principal
@@ -39,6 +40,11 @@ class ApiRequest(Request[Any, Any, Any]):
         """The use cases of the application."""
         use_cases: UseCases = self.app.state.use_cases
         return use_cases
+
+    @property
+    def trace_parent(self) -> str:
+        """The W3C trace context of the caller; empty if it sent none, or one that is not valid."""
+        return checked_trace_parent(self.headers.get("traceparent", ""))
 
     async def json(self) -> Any:
         """Return the body as an instance of the type that the route declares."""

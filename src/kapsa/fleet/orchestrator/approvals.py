@@ -14,6 +14,7 @@ from kapsa.fleet.orchestrator.cursors import DEFAULT_LIMIT, check_limit, decode_
 from kapsa.fleet.orchestrator.pages import Page
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
 from kapsa.fleet.orchestrator.ports.rollouts import ApprovalStore, RolloutStore
+from kapsa.fleet.orchestrator.ports.telemetry import UNREPORTED, RolloutReporter
 from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
 
 __all__ = ["Approvals"]
@@ -25,12 +26,19 @@ class Approvals:
     """The use cases of approvals."""
 
     def __init__(
-        self, transactions: Transactions, store: RolloutStore, approvals: ApprovalStore, audit: AuditTrail
+        self,
+        transactions: Transactions,
+        store: RolloutStore,
+        approvals: ApprovalStore,
+        audit: AuditTrail,
+        *,
+        reporter: RolloutReporter = UNREPORTED,
     ) -> None:
         self._transactions = transactions
         self._store = store
         self._approvals = approvals
         self._audit = audit
+        self._reporter = reporter
 
     async def page(
         self,
@@ -76,11 +84,14 @@ class Approvals:
             check_decision(request, principal, digest=deployment.plan_digest, others=others, now=now)
             settled = decided(request, state, now, by=principal.subject, comment=comment)
             await self._approvals.save(connection, settled)
+            ended = deployment
             if state is ApprovalState.REJECTED:
-                await self._end(connection, deployment, others, settled, now)
+                ended = await self._end(connection, deployment, others, settled, now)
             event = RolloutEvent(state.value, _message(settled), actor=principal.subject)
             await self._store.wake(connection, deployment_id, [event])
             await self._record(connection, principal, settled)
+        if ended.phase is not deployment.phase:
+            self._reporter.phase_changed(deployment, ended)
         return settled
 
     async def _end(
@@ -90,7 +101,7 @@ class Approvals:
         others: Iterable[ApprovalRequest],
         rejected: ApprovalRequest,
         now: datetime,
-    ) -> None:
+    ) -> VersionDeployment:
         for other in others:
             if other.id != rejected.id and other.state in _OPEN:
                 await self._approvals.save(connection, decided(other, ApprovalState.VOID, now))
@@ -104,6 +115,7 @@ class Approvals:
             finished_at=now,
         )
         await self._store.save(connection, ended, next_run_at=None, release=True)
+        return ended
 
     async def _existing(self, connection: Connection, approval_id: uuid.UUID) -> ApprovalRequest:
         request = await self._approvals.get(connection, approval_id)

@@ -10,6 +10,7 @@ import msgspec
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput
 from kapsa.fleet.domain.health import GateProgress
 from kapsa.fleet.domain.registry.clusters import ClusterEnvironment, ManagedCluster
+from kapsa.fleet.domain.registry.operators import ManagedOperator, OperatorVersion
 from kapsa.fleet.domain.rollout.approvals import RequiredApproval
 from kapsa.fleet.domain.rollout.deployments import (
     ConflictPolicy,
@@ -18,6 +19,7 @@ from kapsa.fleet.domain.rollout.deployments import (
     VersionDeployment,
 )
 from kapsa.fleet.domain.rollout.plans import RolloutPlan
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.domain.rollout.strategies import (
     BlueGreenStrategy,
     CanaryStrategy,
@@ -37,6 +39,8 @@ __all__ = [
     "StrategyName",
     "TargetStatus",
     "chosen_strategy",
+    "requested_deployment",
+    "requested_target",
     "sealed_request",
     "select_clusters",
     "target_status",
@@ -219,4 +223,49 @@ def target_status(target: RolloutTarget) -> TargetStatus:
         failed_checks=target.progress.failed_in_a_row,
         hand_over_gap_seconds=target.gap_seconds,
         gate=target.progress,
+    )
+
+
+def requested_deployment(
+    request: DeploymentRequest,
+    operator: ManagedOperator,
+    version: OperatorVersion,
+    strategy: RolloutStrategy,
+    requested_by: str,
+    now: datetime,
+    trace_parent: str,
+) -> VersionDeployment:
+    """Return a new deployment for a request that was found to be valid."""
+    return VersionDeployment(
+        id=uuid.uuid4(),
+        operator_id=operator.id,
+        operator_name=operator.name,
+        version=version.version,
+        strategy=strategy,
+        values=request.values,
+        phase=DeploymentPhase.PLANNING,
+        requested_by=requested_by,
+        created_at=now,
+        on_conflict=request.on_conflict,
+        on_offline=request.on_offline,
+        chart_digest=version.chart_digest,
+        force_reason=request.force_reason,
+        window_override_reason=request.window_override_reason,
+        trace_parent=trace_parent,
+    )
+
+
+def requested_target(
+    deployment: VersionDeployment, operator: ManagedOperator, cluster: ManagedCluster
+) -> RolloutTarget:
+    """Return a cluster of a new deployment, before its plan."""
+    release = ReleaseRef(operator.name, operator.namespace)
+    return RolloutTarget(
+        deployment_id=deployment.id,
+        operator_id=operator.id,
+        cluster_id=cluster.id,
+        cluster_name=cluster.name,
+        environment=cluster.environment,
+        live=release,
+        next=release,
     )

@@ -13,7 +13,6 @@ from kapsa.fleet.domain.registry.operators import ManagedOperator, OperatorVersi
 from kapsa.fleet.domain.rollout.approvals import ApprovalPolicy, required_approvals
 from kapsa.fleet.domain.rollout.deployments import DeploymentPhase, RolloutEvent, VersionDeployment
 from kapsa.fleet.domain.rollout.plans import plan_digest
-from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.domain.rollout.strategies import DirectStrategy, RolloutStrategy, StageTarget, stages
 from kapsa.fleet.domain.rollout.targets import RolloutTarget
 from kapsa.fleet.orchestrator.approval_requests import ApprovalDesk
@@ -33,6 +32,8 @@ from kapsa.fleet.orchestrator.deployment_requests import (
     PlanDetails,
     RollbackStatus,
     chosen_strategy,
+    requested_deployment,
+    requested_target,
     sealed_request,
     select_clusters,
     target_status,
@@ -42,6 +43,7 @@ from kapsa.fleet.orchestrator.planner import PlanRequest, RolloutPlanner
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
 from kapsa.fleet.orchestrator.ports.plan_sources import FleetRegistry
 from kapsa.fleet.orchestrator.ports.rollouts import DeploymentFilter, RolloutStore
+from kapsa.fleet.orchestrator.ports.telemetry import UNREPORTED, RolloutReporter
 from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
 from kapsa.fleet.orchestrator.registry.names import check_values
 from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
@@ -69,6 +71,8 @@ class Deployments:
         audit: AuditTrail,
         policy: ApprovalPolicy,
         secrets: OperatorSecrets,
+        *,
+        reporter: RolloutReporter = UNREPORTED,
     ) -> None:
         self._transactions = transactions
         self._store = store
@@ -78,8 +82,11 @@ class Deployments:
         self._audit = audit
         self._policy = policy
         self._secrets = secrets
+        self._reporter = reporter
 
-    async def create(self, principal: Principal, request: DeploymentRequest) -> VersionDeployment:
+    async def create(
+        self, principal: Principal, request: DeploymentRequest, *, trace_parent: str = ""
+    ) -> VersionDeployment:
         """Request a deployment. The engine plans it next.
 
         Raises StateConflict if the version is withdrawn, the operator is paused or being rolled back, or another
@@ -92,10 +99,11 @@ class Deployments:
             if await self._store.rolling_back(connection, operator.id):
                 raise StateConflict(f"a rollback of {operator.name} is under way: wait until it ends")
             request = await self._sealed(connection, operator, request)
-            deployment = _new(
-                request, operator, version, strategy, principal, await self._store.now(connection)
+            now = await self._store.now(connection)
+            deployment = requested_deployment(
+                request, operator, version, strategy, principal.subject, now, trace_parent
             )
-            targets = [_target(deployment, operator, cluster) for cluster in clusters]
+            targets = [requested_target(deployment, operator, cluster) for cluster in clusters]
             await self._store.insert(connection, deployment, targets, request.secret_values)
             await self._record(
                 connection,
@@ -289,6 +297,8 @@ class Deployments:
                 await check(connection, changed.deployment, now)
             await self._apply(connection, principal, deployment, changed, now)
             await self._record(connection, principal, changed.deployment, action, **payload)
+        if deployment.phase is not changed.deployment.phase:
+            self._reporter.phase_changed(deployment, changed.deployment)
         return changed.deployment
 
     async def _apply(
@@ -389,47 +399,6 @@ class Deployments:
             payload=details,
         )
         await self._audit.record(connection, entry)
-
-
-def _new(
-    request: DeploymentRequest,
-    operator: ManagedOperator,
-    version: OperatorVersion,
-    strategy: RolloutStrategy,
-    principal: Principal,
-    now: datetime,
-) -> VersionDeployment:
-    return VersionDeployment(
-        id=uuid.uuid4(),
-        operator_id=operator.id,
-        operator_name=operator.name,
-        version=version.version,
-        strategy=strategy,
-        values=request.values,
-        phase=DeploymentPhase.PLANNING,
-        requested_by=principal.subject,
-        created_at=now,
-        on_conflict=request.on_conflict,
-        on_offline=request.on_offline,
-        chart_digest=version.chart_digest,
-        force_reason=request.force_reason,
-        window_override_reason=request.window_override_reason,
-    )
-
-
-def _target(
-    deployment: VersionDeployment, operator: ManagedOperator, cluster: ManagedCluster
-) -> RolloutTarget:
-    release = ReleaseRef(operator.name, operator.namespace)
-    return RolloutTarget(
-        deployment_id=deployment.id,
-        operator_id=operator.id,
-        cluster_id=cluster.id,
-        cluster_name=cluster.name,
-        environment=cluster.environment,
-        live=release,
-        next=release,
-    )
 
 
 def _check_request(principal: Principal, request: DeploymentRequest) -> None:

@@ -86,12 +86,20 @@ def build_rollouts(
     )
     helm = GatedHelm(database, PostgresOperators(), registry.clients.client, audit, metrics=telemetry.helm)
     services = ClusterServices(helm, _operations(database, registry, audit, store, observer))
-    worker = ClusterWorker(database, store, rows, services, chosen)
+    worker = ClusterWorker(database, store, rows, services, chosen, reporter=telemetry.rollouts)
     return RolloutServices(
         deployments=Deployments(
-            database, store, desk, rows, planner, audit, policy, registry.operator_secrets
+            database,
+            store,
+            desk,
+            rows,
+            planner,
+            audit,
+            policy,
+            registry.operator_secrets,
+            reporter=telemetry.rollouts,
         ),
-        approvals=Approvals(database, store, approvals, audit),
+        approvals=Approvals(database, store, approvals, audit, reporter=telemetry.rollouts),
         engine=RolloutEngine(database, store, conductor, worker, chosen),
         helm=helm,
     )

@@ -1,4 +1,7 @@
-"""The metrics of a manager, and the task that counts the fleet for them."""
+"""The metrics and traces of a manager, and the task that counts the fleet for them."""
+
+import sys
+from typing import TYPE_CHECKING
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter
@@ -10,7 +13,11 @@ from kapsa.fleet.infrastructure.postgres.fleet_counts import count_fleet
 from kapsa.fleet.infrastructure.telemetry.fleet_gauges import FleetGauges
 from kapsa.fleet.infrastructure.telemetry.registry_metrics import RegistryMetrics
 from kapsa.fleet.infrastructure.telemetry.rollout_metrics import RolloutMetrics
+from kapsa.fleet.infrastructure.telemetry.rollout_telemetry import RolloutTelemetry
 from kapsa.fleet.orchestrator.operator_health import OperatorHealths
+
+if TYPE_CHECKING:
+    from kapsa.fleet.infrastructure.telemetry.rollout_traces import RolloutTraces
 
 __all__ = ["TelemetryServices", "build_telemetry"]
 
@@ -21,7 +28,7 @@ class TelemetryServices(msgspec.Struct, frozen=True, kw_only=True):
     collectors: CollectorRegistry
     """All of them, as `/metrics` shows them."""
     registry: RegistryMetrics
-    rollouts: RolloutMetrics
+    rollouts: RolloutTelemetry
     helm: HelmMetrics
     health: HealthMetrics
     fleet: FleetGauges
@@ -45,7 +52,7 @@ def build_telemetry() -> TelemetryServices:
     return TelemetryServices(
         collectors=collectors,
         registry=RegistryMetrics(collectors),
-        rollouts=RolloutMetrics(collectors),
+        rollouts=RolloutTelemetry(RolloutMetrics(collectors), _tracing()),
         helm=HelmMetrics(collectors),
         health=HealthMetrics(collectors),
         fleet=FleetGauges(collectors),
@@ -56,3 +63,12 @@ def build_telemetry() -> TelemetryServices:
             registry=collectors,
         ),
     )
+
+
+def _tracing() -> "RolloutTraces | None":
+    """Return the tracing of rollouts; None, at no cost, if nothing in this process exports spans."""
+    if "opentelemetry.sdk.trace" not in sys.modules:
+        return None
+    from kapsa.fleet.infrastructure.telemetry.rollout_traces import find_tracing
+
+    return find_tracing()

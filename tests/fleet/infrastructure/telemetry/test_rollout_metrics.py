@@ -12,6 +12,7 @@ from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.fleet_counts import FleetCounts, count_fleet
 from kapsa.fleet.infrastructure.telemetry.fleet_gauges import FleetGauges
 from kapsa.fleet.infrastructure.telemetry.rollout_metrics import RolloutMetrics
+from kapsa.fleet.infrastructure.telemetry.rollout_telemetry import RolloutTelemetry
 from kapsa.fleet.orchestrator.deployment_requests import ClusterSelector
 from tests.fleet.rollout_harness import NEW, RolloutHarness
 
@@ -25,7 +26,9 @@ def collectors() -> CollectorRegistry:
 
 @pytest.fixture
 async def fleet(database: Database, collectors: CollectorRegistry) -> RolloutHarness:
-    harness = RolloutHarness(database, "dev-1", "dev-2", reporter=RolloutMetrics(collectors))
+    harness = RolloutHarness(
+        database, "dev-1", "dev-2", reporter=RolloutTelemetry(RolloutMetrics(collectors))
+    )
     await harness.register()
     return harness
 

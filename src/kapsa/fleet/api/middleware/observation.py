@@ -3,16 +3,21 @@
 The log has the template of a path and never the path or a query: both are free text of the caller.
 """
 
+import re
 import time
+import uuid
 
 import structlog
+from litestar.datastructures import Headers
 from litestar.middleware import ASGIMiddleware
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from prometheus_client import CollectorRegistry, Counter, Histogram
+from structlog.contextvars import bound_contextvars
 
 from kapsa.fleet.api.access import AuditClass, access_of
 from kapsa.fleet.api.authentication.callers import Caller
 from kapsa.fleet.api.problems import status_of
+from kapsa.fleet.api.trace_parent import checked_trace_parent
 
 __all__ = ["ApiMetrics", "ObservationMiddleware", "add_security_headers"]
 
@@ -25,6 +30,8 @@ _HEADERS = (
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
 )
+_REQUEST_ID = b"x-request-id"
+_GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _CONTENT_POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 
 
@@ -54,20 +61,23 @@ class ObservationMiddleware(ASGIMiddleware):
         """Pass a request on, and record its outcome."""
         started = time.monotonic()
         status = 500
+        request_id = _request_id(scope)
 
         async def observe(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                message["headers"] = [*message["headers"], (_REQUEST_ID, request_id.encode())]
             await send(message)
 
-        try:
-            await next_app(scope, receive, observe)
-        except Exception as error:
-            status = status_of(error)
-            raise
-        finally:
-            self._record(scope, status, time.monotonic() - started)
+        with bound_contextvars(requestId=request_id, **_trace(scope)):
+            try:
+                await next_app(scope, receive, observe)
+            except Exception as error:
+                status = status_of(error)
+                raise
+            finally:
+                self._record(scope, status, time.monotonic() - started)
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         method, route = str(scope.get("method", "")), str(scope.get("path_template", ""))
@@ -78,6 +88,17 @@ class ObservationMiddleware(ASGIMiddleware):
             caller = scope.get("user")
             subject = caller.principal.subject if isinstance(caller, Caller) else ""
             log.info("request", method=method, route=route, status=status, userId=subject)
+
+
+def _request_id(scope: Scope) -> str:
+    """Return the id that the caller gave a request, so that it is found in both logs; a new one without it."""
+    given = Headers.from_scope(scope).get("x-request-id", "")
+    return given if _GIVEN_ID.fullmatch(given) else uuid.uuid4().hex
+
+
+def _trace(scope: Scope) -> dict[str, str]:
+    trace_parent = checked_trace_parent(Headers.from_scope(scope).get("traceparent", ""))
+    return {"traceId": trace_parent.split("-")[1]} if trace_parent else {}
 
 
 async def add_security_headers(message: Message, scope: Scope) -> None:

@@ -68,7 +68,9 @@ class RolloutController(Controller):
         It is planned first, then approved if that is needed, then carried out.
         """
         _require_engine(request)
-        deployment = await request.use_cases.deployments.create(request.principal, data)
+        deployment = await request.use_cases.deployments.create(
+            request.principal, data, trace_parent=request.trace_parent
+        )
         return Response(deployment, headers={"Location": f"/api/v1/deployments/{deployment.id}"})
 
     @post(

@@ -153,6 +153,8 @@ class VersionDeployment(msgspec.Struct, frozen=True, rename="camel"):
     """An admin's reason to force what the rules refuse: Direct in production, or a withdrawn version."""
     window_override_reason: str = ""
     """An admin's reason to set maintenance windows and freezes aside."""
+    trace_parent: str = ""
+    """The W3C `traceparent` of the request: the spans of the deployment continue that trace. Empty without one."""
     started_at: datetime | None = None
     rollback_started_at: datetime | None = None
     finished_at: datetime | None = None
@@ -161,6 +163,11 @@ class VersionDeployment(msgspec.Struct, frozen=True, rename="camel"):
     def active(self) -> bool:
         """True while the deployment holds its clusters."""
         return self.phase in ACTIVE_PHASES
+
+    @property
+    def trace_id(self) -> str:
+        """The id of the trace that the deployment is part of: that of its request, or else one of its own."""
+        return self.trace_parent.split("-")[1] if self.trace_parent else self.id.hex
 
     @property
     def requesters(self) -> frozenset[str]:

@@ -8,6 +8,7 @@ from kapsa.adapters.redaction import printable, redact
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput
 from kapsa.fleet.infrastructure.clusters.kubeconfig_credential import credential_id
 from kapsa.fleet.infrastructure.clusters.session import KubernetesSession
+from kapsa.fleet.infrastructure.clusters.traced_transport import TracedTransport
 from kapsa.runtime import Client, ConfigError, HttpTransport, RetryPolicy, load_untrusted
 
 __all__ = ["ClusterClient", "KubernetesGateway", "untrusted_client"]
@@ -62,7 +63,7 @@ def untrusted_client(kubeconfig: bytes, *, allow_loopback: bool) -> ClusterClien
         user_agent="kapsa-fleet",
     )
     client = ClusterClient(
-        transport,
+        TracedTransport(transport),
         field_manager="kapsa-fleet",
         cluster=access.server,
         retry=RetryPolicy(attempts=2, patience=2.0),

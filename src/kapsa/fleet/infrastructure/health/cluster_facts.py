@@ -26,12 +26,19 @@ from kapsa.fleet.infrastructure.health.workload_reader import (
     read_namespace,
     workload_facts,
 )
+from kapsa.fleet.infrastructure.telemetry.spans import child_span
 from kapsa.runtime import ApiError, Client, ClientError, DecodeError, Unauthorized, UnknownKind
 
 __all__ = ["ClusterHealthReading"]
 
 T = TypeVar("T")
 _CRD = "CustomResourceDefinition"
+_SPANS = {
+    CheckKind.PODS: "pod.healthcheck",
+    CheckKind.WEBHOOKS: "webhook.healthcheck",
+    CheckKind.CONVERSION: "conversion.healthcheck",
+    CheckKind.RESOURCES: "crd.reconciliation.check",
+}
 
 
 class ClusterHealthReading:
@@ -134,9 +141,10 @@ class ClusterHealthReading:
             unread.append(HealthCheck(kind, Evidence.UNKNOWN, "InvalidAnswer", message))
         return empty
 
-    async def _timed(self, check: str, reading: Awaitable[T]) -> T:
+    async def _timed(self, check: CheckKind, reading: Awaitable[T]) -> T:
         started = time.perf_counter()
-        given = await reading
+        with child_span(_SPANS[check]):
+            given = await reading
         self._record(check, started)
         return given
 

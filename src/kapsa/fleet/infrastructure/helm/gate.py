@@ -1,6 +1,7 @@
 """The gate: a server on loopback that helm talks to in place of a cluster."""
 
 import asyncio
+import contextvars
 import hmac
 import ssl
 from collections.abc import AsyncIterator
@@ -79,7 +80,9 @@ class HelmGate:
             if self._runner is not None:
                 return
             context, self._authority = await asyncio.to_thread(gate_certificate, _ADDRESS)
-            self._runner = await _serve(self._handle, context)
+            # A server hands the variables of the task that starts it to each request: those of the first run.
+            serving = asyncio.create_task(_serve(self._handle, context), context=contextvars.Context())
+            self._runner = await serving
             self._port = self._runner.addresses[0][1]
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:

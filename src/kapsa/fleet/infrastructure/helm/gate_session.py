@@ -9,8 +9,7 @@ pending, is recognized as ours, and is made again.
 import asyncio
 import contextlib
 import secrets
-import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import msgspec
@@ -24,6 +23,7 @@ from kapsa.fleet.infrastructure.helm.gate_rules import (
     Restoration,
     judge_request,
 )
+from kapsa.fleet.infrastructure.telemetry.spans import trace_headers
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard, LeaseLost
 from kapsa.runtime import Response, StreamResponse, Transport, TransportError
 
@@ -63,7 +63,7 @@ class GateSession:
         self._transport = transport
         self._guard = guard
         self._restoration = restoration
-        self._trace = _trace_headers()
+        self._trace = trace_headers()
         self.lapsed = False
         """True if the lease was seen to have lapsed."""
         self._ended = asyncio.Event()
@@ -220,13 +220,3 @@ def _over() -> RequestRefused:
 
 def _no_answer(reason: str) -> RequestRefused:
     return RequestRefused(503, "ServiceUnavailable", f"the cluster gave no answer: {reason}")
-
-
-def _trace_headers() -> Mapping[str, str]:
-    """Return the W3C trace context of the present span; nothing in a process that does not trace."""
-    headers: dict[str, str] = {}
-    if "opentelemetry.trace" in sys.modules:
-        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
-        TraceContextTextMapPropagator().inject(headers)
-    return headers

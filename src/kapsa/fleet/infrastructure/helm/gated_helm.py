@@ -24,6 +24,7 @@ from kapsa.fleet.infrastructure.helm.gate_session import GateSession
 from kapsa.fleet.infrastructure.helm.history import read_history, secret_name
 from kapsa.fleet.infrastructure.helm.metrics import HelmMetrics
 from kapsa.fleet.infrastructure.helm.runner import HelmInput, failure_message, run_helm
+from kapsa.fleet.infrastructure.telemetry.spans import child_span
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone, ClusterRefused
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
@@ -41,6 +42,11 @@ _ACTOR = "system:rollouts"
 _PENDING = "another operation (install/upgrade/rollback) is in progress"
 _LAPSED = "the lease lapsed while Helm ran: another replica may have taken over"
 _MIB = 1024 * 1024
+_SPANS = {
+    "upgrade": "controller.deploy",
+    "rollback": "controller.rollback",
+    "uninstall": "controller.uninstall",
+}
 
 
 class Connect(Protocol):
@@ -218,7 +224,8 @@ class GatedHelm:
             guard.check()
             credential = {"credential": client.credential_id}
             await self._record(f"{run.verb}Begin", run.cluster_id, run.release, credential)
-            with self._metrics.timed(run.verb) if self._metrics is not None else nullcontext():
+            timed = self._metrics.timed(run.verb) if self._metrics is not None else nullcontext()
+            with timed, child_span(_SPANS[run.verb]):
                 return await self._run_through_gate(client, run, guard)
 
     async def _run_through_gate(

@@ -18,6 +18,7 @@ from kapsa.fleet.infrastructure.operations.handover.idle_validation import valid
 from kapsa.fleet.infrastructure.operations.handover.webhook_switch import switch_webhooks
 from kapsa.fleet.infrastructure.operations.leased_clients import LeasedClients
 from kapsa.fleet.infrastructure.operations.release_objects import ReleaseObjects, read_objects
+from kapsa.fleet.infrastructure.telemetry.spans import child_span
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterRefused, CrdRequest, ReleaseActivity
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard
 from kapsa.fleet.orchestrator.ports.operators import OperatorRepository
@@ -74,13 +75,15 @@ class ManagedClusterOperations:
 
     async def apply_crds(self, request: CrdRequest, guard: LeaseGuard) -> None:
         """Apply the CRDs of a chart by server-side apply, a superset of what is there, after a dry run of all."""
-        await self._crds.apply(request, guard)
+        with child_span("crd.apply"):
+            await self._crds.apply(request, guard)
 
     async def revert_crds(
         self, cluster_id: uuid.UUID, deployment_id: uuid.UUID, guard: LeaseGuard
     ) -> tuple[str, ...]:
         """Return conversion and storage flag of the CRDs of a deployment to what they were. Nothing is removed."""
-        return await self._crds.revert(cluster_id, deployment_id, guard)
+        with child_span("crd.revert"):
+            return await self._crds.revert(cluster_id, deployment_id, guard)
 
     async def return_storage(
         self, cluster_id: uuid.UUID, deployment_id: uuid.UUID, guard: LeaseGuard

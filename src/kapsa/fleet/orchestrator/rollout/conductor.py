@@ -72,7 +72,7 @@ class RolloutConductor:
         except FenceLost as error:
             log.info(
                 "another replica has taken over a deployment",
-                deployment=str(claim.deployment_id),
+                deploymentId=str(claim.deployment_id),
                 error=str(error),
             )
             return
@@ -92,16 +92,19 @@ class RolloutConductor:
                 await self._store.save(connection, wait, next_run_at=soon, release=True)
                 return None
             needed = await gather(connection, self._store, self._registry, deployment)
-        return await self._plan(claim, needed)
+        return await self._plan(claim, deployment, needed)
 
-    async def _plan(self, claim: RolloutClaim, needed: PlanRequest | str) -> _Change | None:
+    async def _plan(
+        self, claim: RolloutClaim, deployment: VersionDeployment, needed: PlanRequest | str
+    ) -> _Change | None:
         """Make the plan, with no transaction open, and store what follows from it."""
         outcome: PlannedRollout | ClusterUnreachable | str
         if isinstance(needed, str):
             outcome = needed
         else:
             try:
-                outcome = await self._planner.plan(needed)
+                with self._reporter.planning(deployment):
+                    outcome = await self._planner.plan(needed)
             except InvalidInput as error:
                 outcome = str(error)
             except ClusterUnreachable as error:

@@ -115,7 +115,7 @@ class RolloutEngine:
             await self._hand_back(claim)
             raise
         except Exception:
-            log.exception("work on a claim failed", deployment=str(claim.deployment_id))
+            log.exception("work on a claim failed", deploymentId=str(claim.deployment_id))
 
     async def _hand_back(self, claim: RolloutClaim) -> None:
         try:
@@ -123,7 +123,7 @@ class RolloutEngine:
                 await self._store.hand_back(connection, claim)
         except Exception as error:  # the database is away: another replica waits for the lease to lapse
             log.warning(
-                "a lease could not be handed back", deployment=str(claim.deployment_id), error=str(error)
+                "a lease could not be handed back", deploymentId=str(claim.deployment_id), error=str(error)
             )
 
     async def _claim(self, limit: int) -> list[RolloutClaim]:

@@ -66,7 +66,7 @@ class LeaseKeeper:
                 Exception
             ) as error:  # a database that is away for a moment: the guard's deadline still holds
                 log.warning(
-                    "a lease could not be renewed", deployment=str(claim.deployment_id), error=str(error)
+                    "a lease could not be renewed", deploymentId=str(claim.deployment_id), error=str(error)
                 )
                 continue
             if not held:

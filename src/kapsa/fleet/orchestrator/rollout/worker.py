@@ -30,6 +30,7 @@ from kapsa.fleet.orchestrator.ports.rollouts import (
     RolloutClaim,
     RolloutStore,
 )
+from kapsa.fleet.orchestrator.ports.telemetry import UNREPORTED, RolloutReporter
 from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
 from kapsa.fleet.orchestrator.rollout.settings import EngineSettings
 from kapsa.fleet.orchestrator.rollout.steps.hand_over import (
@@ -106,12 +107,15 @@ class ClusterWorker:
         registry: FleetRegistry,
         services: ClusterServices,
         settings: EngineSettings,
+        *,
+        reporter: RolloutReporter = UNREPORTED,
     ) -> None:
         self._transactions = transactions
         self._store = store
         self._registry = registry
         self._services = services
         self._settings = settings
+        self._reporter = reporter
 
     async def work(
         self, claim: RolloutClaim, guard: LeaseGuard, *, stopping: Callable[[], bool] = lambda: False
@@ -165,6 +169,12 @@ class ClusterWorker:
         step = STEPS.get(turn.target.step)
         if step is None:
             return msgspec.structs.replace(turn.target, next_run_at=None)
+        with self._reporter.step(turn.deployment, turn.target) as record:
+            after = await self._attempt(step, turn)
+            record(after)
+            return after
+
+    async def _attempt(self, step: Step, turn: ClusterTurn) -> RolloutTarget:
         try:
             return await step(turn, self._services)
         except LeaseLost:
@@ -178,9 +188,7 @@ class ClusterWorker:
         except ClusterNotReady as error:
             return turn.wait_or_give_up("NotReady", str(error))
         except Exception as error:
-            log.exception(
-                "a step failed unexpectedly", step=turn.target.step, cluster=turn.target.cluster_name
-            )
+            log.exception("a step failed unexpectedly", step=turn.target.step.value)
             return turn.wait_or_give_up("InternalError", f"{type(error).__name__}: {error}")
 
     async def _save(
@@ -195,6 +203,8 @@ class ClusterWorker:
                 await self._store.wake(connection, claim.deployment_id, _events(before, after))
             await self._store.save_target(connection, claim, after, seen_goal=before.goal, release=not due)
             await self._record(connection, turn, after)
+        if after.step is not before.step:
+            self._reporter.step_changed(turn.deployment, before, after)
         return due
 
     async def _record(self, connection: Connection, turn: ClusterTurn, after: RolloutTarget) -> None:
@@ -273,4 +283,4 @@ def installed(version: str, chart_digest: str, target: RolloutTarget) -> Operato
 
 
 def _names(claim: RolloutClaim) -> dict[str, str]:
-    return {"deployment": str(claim.deployment_id), "cluster": str(claim.cluster_id)}
+    return {"deploymentId": str(claim.deployment_id), "clusterId": str(claim.cluster_id)}
