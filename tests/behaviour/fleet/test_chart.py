@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from tests.eventually import eventually
 
 NAME = "kapsa-fleet"
 MONITOR = "monitoring.coreos.com/v1/ServiceMonitor"
+RULE = "monitoring.coreos.com/v1/PrometheusRule"
 REQUIRED = {
     "enabled": True,
     "database": {"secretName": "fleet-database"},
@@ -84,6 +86,7 @@ async def test_the_manager_alone_brings_no_right_in_its_cluster(tmp_path: Path) 
     assert {each["metadata"]["name"] for each in objects} == {NAME}
     kinds = sorted(each["kind"] for each in objects)
     assert kinds == [
+        "ConfigMap",
         "Deployment",
         "HorizontalPodAutoscaler",
         "Ingress",
@@ -206,6 +209,27 @@ async def test_metrics_are_scraped_with_a_token_or_not_at_all(tmp_path: Path) ->
     assert [each["name"] for each in service["spec"]["ports"]] == [endpoint["port"]]
     without = await rendered(tmp_path, {**ALONE, "fleet": REQUIRED}, served)
     assert "ServiceMonitor" not in {each["kind"] for each in without}
+
+
+async def test_alerts_are_installed_where_metrics_are_scraped(tmp_path: Path) -> None:
+    served = (f"--api-versions={MONITOR}", f"--api-versions={RULE}")
+    monitored = {
+        **REQUIRED,
+        "serviceMonitor": {"tokenSecretName": "fleet-metrics"},
+        "alerts": {"runbooks": "https://git.example.com/kapsa/"},
+    }
+    objects = await rendered(tmp_path, {**ALONE, "fleet": monitored}, *served)
+    (group,) = only(objects, "PrometheusRule")["spec"]["groups"]
+    shipped = yaml.safe_load((Path(CHART) / "files" / "fleet-alerts.yaml").read_text())
+    assert [each["expr"] for each in group["rules"]] == [each["expr"] for each in shipped]
+    links = [each["annotations"]["runbook_url"] for each in group["rules"]]
+    assert all(link.startswith("https://git.example.com/kapsa/docs/fleet/") for link in links)
+    dashboard = json.loads(only(objects, "ConfigMap")["data"]["kapsa-fleet.json"])
+    assert dashboard["uid"] == "kapsa-fleet"
+    without = await rendered(tmp_path, {**ALONE, "fleet": REQUIRED}, *served)
+    assert "PrometheusRule" not in {each["kind"] for each in without}, (
+        "an alert would fire for missing metrics"
+    )
 
 
 async def test_one_replica_needs_no_disruption_budget(tmp_path: Path) -> None:
