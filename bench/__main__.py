@@ -23,7 +23,7 @@ from bench.console import output, say, warn
 from bench.machine import machine, versions
 from bench.page import write_page
 from bench.plan import Budget, Cell, Step, shortfalls, whole_run
-from bench.programs import HERE, compile_kapsa
+from bench.programs import HERE, compile_kapsa, rust_program
 from bench.results import Measurement, Run, tables
 from bench.scenarios import Scenario, scenarios
 from kapsa.devcluster.real.build import ensure_binaries
@@ -111,6 +111,15 @@ def without_go(chosen: list[Scenario], run: Run) -> list[Scenario]:
     return [scenario for scenario in chosen if not scenario.needs_go]
 
 
+def build_kube_rs(chosen: list[Scenario], run: Run) -> None:
+    """Build kube-rs before the measurements if it takes part, and report why it does not if it cannot be built."""
+    if not any(scenario.has_kube_rs for scenario in chosen):
+        return
+    if reason := rust_program("kube-rs").reason:
+        run.left_out.append(f"NO KUBE-RS: it is missing from all tables, since {reason}")
+        warn(run.left_out[-1])
+
+
 async def alone(chosen: list[Scenario], options: argparse.Namespace, run: Run) -> bool:
     cells = []
     for scenario in chosen:
@@ -159,6 +168,7 @@ async def start(chosen: list[Scenario], options: argparse.Namespace) -> bool:
         chosen = without_go(chosen, run)
     elif any(scenario.needs_go for scenario in chosen):
         await ensure_binaries(("etcd", "kube-apiserver"))  # before the measurements: it is built once
+    build_kube_rs(chosen, run)
     return await (alone if options.scenario else whole)(chosen, options, run)
 
 

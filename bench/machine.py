@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
@@ -20,10 +21,15 @@ def versions() -> dict[str, str]:
     pinned = (PEERS / "controller-runtime" / "go.mod").read_text()
     if match := re.search(r"sigs.k8s.io/controller-runtime v(\S+)", pinned):
         versions["controller-runtime"] = match[1]
+    crates = tomllib.loads((PEERS / "kube-rs" / "Cargo.toml").read_text())["dependencies"]
+    versions["kube-rs"] = crates["kube"]["version"].removeprefix("=")
     versions |= {name: pinned_versions()[name] for name in ("kube-apiserver", "etcd")}
     if (go := shutil.which("go")) is not None:
         printed = subprocess.run([go, "version"], capture_output=True, text=True, check=True).stdout
         versions["go"] = printed.split()[2].removeprefix("go")
+    if (cargo := shutil.which("cargo")) is not None:
+        printed = subprocess.run([cargo, "--version"], capture_output=True, text=True, check=False).stdout
+        versions["cargo"] = printed.split()[1] if printed else "unusable"
     return versions
 
 

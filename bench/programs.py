@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 import kapsa
+from bench.console import say
 from kapsa.adapters.process.tools import cache_directory
 
 HERE = Path(__file__).resolve().parent
@@ -29,6 +30,36 @@ def go_program(name: str) -> Path | None:
         ["go", "build", "-trimpath", "-ldflags=-s -w", "-o", str(target), "."], cwd=PEERS / name, check=True
     )
     return target
+
+
+class Build(msgspec.Struct, frozen=True):
+    """The outcome of building a peer: its program, or the reason why there is none."""
+
+    program: Path | None
+    reason: str = ""
+
+
+@functools.cache
+def rust_program(name: str) -> Build:
+    """Build one of the Rust programs in peers/, once, with the dependencies of its lock file.
+
+    A machine without Rust, or without access to the crates, measures the other peers.
+    """
+    if shutil.which("cargo") is None:
+        return Build(None, "there is no Rust toolchain: install cargo to include it")
+    target = cache_directory() / "bench" / f"{name}-target"
+    say(f"building {name} with cargo, which takes minutes the first time")
+    command = ["cargo", "build", "--release", "--locked", "--target-dir", str(target)]
+    built = subprocess.run(command, cwd=PEERS / name, stderr=subprocess.PIPE, text=True, check=False)
+    if built.returncode:
+        return Build(None, f"`cargo build` failed in bench/peers/{name}: {first_error(built.stderr)}")
+    return Build(target / "release" / name)
+
+
+def first_error(output: str) -> str:
+    """Return the first error in the output of cargo, or its last line."""
+    lines = output.strip().splitlines() or ["no output"]
+    return next((line for line in lines if line.startswith("error")), lines[-1])
 
 
 def compile_kapsa() -> None:
@@ -60,10 +91,13 @@ def peer_command(peer: str, kind: str) -> Command | None:
     if peer == "kapsa":
         return kapsa_command(f"kapsa_sample:{kind}", PEERS)
     if peer.startswith("kopf"):
-        program = str(PEERS / "kopf_sample.py")
-        command = [str(binaries / "kopf"), "run", "--all-namespaces", "--quiet", program]
+        sample = str(PEERS / "kopf_sample.py")
+        command = [str(binaries / "kopf"), "run", "--all-namespaces", "--quiet", sample]
         watched = "blind" if peer.endswith("blind") else "watched"
         return Command(command, {"OWNED": watched if owned else ""})
+    if peer == "kube-rs":
+        program = rust_program(peer).program
+        return None if program is None else Command([str(program), *(["--owned"] if owned else [])])
     binary = go_program("controller-runtime")
     if binary is None:
         return None

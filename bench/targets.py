@@ -108,6 +108,22 @@ def _operators(scenario: str, n: int) -> list[Target]:
     ]
 
 
+def _kube_rs(scenario: str, cpu: float) -> list[Target]:
+    """Return the bounds against kube-rs, the fastest peer, at the size of the other targets."""
+    compared = (("CPU µs a resource after that", "CPU by resource", cpu), ("wall s", "wall time", 1.05))
+    return [
+        Target(
+            text=f"{text} over kube-rs's",
+            scenario=scenario,
+            n=2000,
+            quantity=quantity,
+            over="kube-rs",
+            at_most=bound,
+        )
+        for quantity, text, bound in compared
+    ]
+
+
 def _servers() -> list[Target]:
     quantities = (
         "create per CPU s",
@@ -155,9 +171,18 @@ def _noop(peer: str) -> list[Target]:
 TARGETS: tuple[Target, ...] = (
     *_operators("status-writes", 2000),
     *_operators("owned-children", 2000),
+    *_kube_rs("status-writes", 1.1),
+    *_kube_rs("owned-children", 1.0),
+    Target(
+        text="seconds from start to first write",
+        scenario="status-writes",
+        n=2000,
+        quantity="start to first write s",
+        at_most=0.25,
+    ),
     *_noop("no children"),
     *_noop("two children"),
-    Target(text="the myapp operator at rest, MB", scenario="at-rest", n=1, quantity="RSS MB", at_most=50),
+    Target(text="the myapp operator at rest, MB", scenario="at-rest", n=1, quantity="RSS MB", at_most=30),
     Target(
         text="10,000 resources over the base process, MB",
         scenario="cache",

@@ -36,6 +36,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     late: dict[int, Extra] = {}
     """Work that is measured at the very end, by size: it takes longest and is least important."""
     needs_go: bool = True
+    has_kube_rs: bool = False
+    """True if kube-rs takes part, where it can be built."""
 
     @property
     def default_size(self) -> int:

@@ -14,8 +14,9 @@ from bench.processes import running, usage
 from bench.programs import Command, peer_command
 from bench.results import Measurement
 from bench.scenarios import Scenario
-from bench.scenarios.operators import PEERS, wait_unless_exited
+from bench.scenarios.operators import wait_unless_exited
 
+PEERS = ("kapsa", "controller-runtime", "kopf")
 SETTLED_SECONDS = 2.0
 WINDOW = 3
 """Tenths of a second in which two CPU ticks count as work. Single ticks are housekeeping."""

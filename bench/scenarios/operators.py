@@ -26,7 +26,7 @@ from kapsa.runtime import Bookmark, HttpTransport, WatchOptions, load_config
 
 Values = dict[str, float]
 
-PEERS = ("kapsa", "controller-runtime", "kopf")
+PEERS = ("kapsa", "controller-runtime", "kube-rs", "kopf")
 JUDGED = 2000
 """The size of the targets."""
 SLOW = 8000
@@ -316,15 +316,17 @@ SCENARIOS = (
         sizes=(500, 2000, 8000),
         alone=2000,
         run=status_writes,
+        has_kube_rs=True,
     ),
     Scenario(
         name="owned-children",
         about="n custom resources, each owning a Deployment and a Service, from the start of the operator to all done, on the real "
-        "control plane; controller-runtime with CreateOrUpdate, and with server-side apply; kopf with a "
-        "watch on the children, as the others, and without (blind)",
+        "control plane; controller-runtime with CreateOrUpdate, and with server-side apply; kube-rs with server-side "
+        "apply; kopf with a watch on the children, as the others, and without (blind)",
         sizes=(500, 2000, 8000),
         alone=500,
         run=owned_children,
+        has_kube_rs=True,
         once={
             SMALL: Extra(
                 "other ways", functools.partial(compare, "owned-children", "owned", "real", OTHER_WAYS)
@@ -341,6 +343,7 @@ SCENARIOS = (
         sizes=(500,),
         run=functools.partial(compare, "status-writes-embedded", "status", "embedded", PEERS),
         needs_go=False,
+        has_kube_rs=True,
     ),
     Scenario(
         name="owned-children-embedded",
@@ -349,5 +352,6 @@ SCENARIOS = (
         sizes=(1000,),
         run=functools.partial(compare, "owned-children-embedded", "owned", "embedded", PEERS),
         needs_go=False,
+        has_kube_rs=True,
     ),
 )

@@ -96,11 +96,11 @@ def test_an_unknown_scenario_is_reported_with_the_available_ones() -> None:
 
 def test_the_page_is_written_from_stored_results(tmp_path: Path) -> None:
     run = Run(date="2026-01-02", machine={}, versions={}, complete=True)
-    run.measurements.append(Measurement("at-rest", "kapsa", 1, {"RSS MB": 48.0}))
+    run.measurements.append(Measurement("at-rest", "kapsa", 1, {"RSS MB": 28.0}))
     kept = run.save(tmp_path)
     done = bench("--page", str(kept), "--output", str(tmp_path), path=os.environ["PATH"])
     assert done.returncode == 0, done.stderr
     assert (
-        "| at-rest | 1 | the myapp operator at rest, MB | ≤ 50 | 48 | holds |"
+        "| at-rest | 1 | the myapp operator at rest, MB | ≤ 30 | 28 | holds |"
         in (tmp_path / "RESULTS.md").read_text()
     )
