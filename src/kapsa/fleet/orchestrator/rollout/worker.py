@@ -266,6 +266,9 @@ def _events(before: RolloutTarget, after: RolloutTarget) -> list[RolloutEvent]:
     return [RolloutEvent("StepChanged", f"{before.step} → {after.step}{cause}", after.cluster_name)]
 
 
+_REVERTED = frozenset({TargetStep.VALIDATE_REVERTED, TargetStep.ROLLED_BACK})
+
+
 def installed(version: str, chart_digest: str, target: RolloutTarget) -> OperatorInstallation | None:
     """Return what runs on a cluster once it has reached a step that settles this, else None."""
     key = (target.cluster_id, target.operator_id)
@@ -276,7 +279,8 @@ def installed(version: str, chart_digest: str, target: RolloutTarget) -> Operato
         return OperatorInstallation(
             *key, target.next, target.revision, version, chart_digest, target.deployment_id
         )
-    if target.step is TargetStep.ROLLED_BACK and target.base_revision is not None:
+    # Before it is validated: the health of a revision without the fleet's labels is read by this record.
+    if target.step in _REVERTED and target.base_revision is not None:
         revision = target.revision if not target.blue_green and target.base_revision else target.base_revision
         return OperatorInstallation(*key, target.live, revision, target.base_version, target.base_digest)
     return None
