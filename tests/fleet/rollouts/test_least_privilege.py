@@ -21,6 +21,7 @@ from kapsa.fleet.testing.sample_chart import ControllerBehaviour, gadget_crd
 from kapsa.runtime import Client, HttpTransport
 from tests.eventually import eventually
 from tests.fleet.rollouts.live_fleet import CHART, NAMESPACE, LiveFleet, live_fleet, sample_chart
+from tests.fleet.rollouts.test_strategies import install_and_roll
 
 ROLE = "fleet-of-gadgets"
 TWO = {"dev-1": "Dev", "staging-1": "Staging"}
@@ -176,6 +177,22 @@ async def test_adoption_canary_crd_change_rollback_and_deletion_need_no_right_be
         assert status < 300, answer
         assert not (answer or {}).get("warnings"), answer
         assert await bindings(fleet.clients["dev-1"]) == {}
+
+
+async def test_a_first_install_a_rolling_upgrade_and_blue_green_need_no_right_beyond_the_role(
+    settings: FleetSettings, forbidden: list[str], tmp_path: Path
+) -> None:
+    chart = tmp_path / "chart.tgz"
+    chart.write_bytes(sample_chart("1.0.0"))
+    role = await role_for(tmp_path, chart)
+
+    async def grant(client: Client) -> None:
+        await client.create(role)
+
+    limited = msgspec.structs.replace(settings, cluster_role=ROLE)
+    async with live_fleet(limited, {"dev-1": "Dev"}, prepare=grant) as fleet:
+        await install_and_roll(fleet, ["dev-1"])
+        assert forbidden == []
 
 
 async def test_a_chart_that_needs_more_than_the_role_is_refused_by_its_plan_before_anything_is_changed(
