@@ -138,6 +138,19 @@ async def test_every_file_of_the_settings_is_a_mounted_secret(tmp_path: Path) ->
     assert {each["secret"]["defaultMode"] for each in pod["volumes"] if "secret" in each} == {0o400}
 
 
+async def test_vault_replaces_the_secret_with_the_keys(tmp_path: Path) -> None:
+    vault = {"VAULT_ADDRESS": "https://vault.example.com", "VAULT_TOKEN_FILE": "/vault/token"}
+    mount = {"name": "vault", "mountPath": "/vault"}
+    values = {**REQUIRED, "encryptionKeys": {}, "settings": vault, "volumeMounts": [mount]}
+    objects = await rendered(tmp_path, {"fleet": {**values, "volumes": [{"name": "vault", "emptyDir": {}}]}})
+    settings = FleetSettings.from_environment(variables(objects))
+    assert (settings.vault_address, settings.encryption_keys_file) == (vault["VAULT_ADDRESS"], None)
+    pod = pod_of(objects)
+    assert {"name": "vault", "emptyDir": {}} in pod["volumes"]
+    assert mount in pod["containers"][0]["volumeMounts"]
+    assert "encryption-keys" not in {each["name"] for each in pod["volumes"]}
+
+
 async def test_the_pod_is_locked_down_and_runs_what_the_image_has(tmp_path: Path) -> None:
     pod = pod_of(await rendered(tmp_path, {"fleet": REQUIRED}))
     (container,) = pod["containers"]
@@ -267,6 +280,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"serviceMonitor": {"enabled": True}}, "fleet.serviceMonitor.tokenSecretName or"),
     ({"settings": {"SMTPHOST": "a"}}, "fleet.settings.SMTPHOST is not a setting of the fleet manager"),
     ({"settings": {"LISTEN_PORT": 1}}, "fleet.settings.LISTEN_PORT is set by the chart: use fleet.port"),
+    ({"settings": {"VAULT_TOKEN": "s"}}, "is set by the chart: use VAULT_TOKEN_FILE, with fleet.volumes"),
     ({"settings": {"ENCRYPTION_KEYS": "k:x"}}, "is set by the chart: use fleet.encryptionKeys"),
     ({"replicas": 0}, "/fleet/replicas"),
     ({"replica": 3}, "additional properties 'replica' not allowed"),

@@ -33,8 +33,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if not $fleet.database.secretName -}}
 {{- fail "fleet.database.secretName is empty: create a Secret with the URL of a PostgreSQL database (postgresql://user:password@host:5432/database) and set its name; replicas cannot share an embedded database" -}}
 {{- end -}}
-{{- if not $fleet.encryptionKeys.secretName -}}
-{{- fail "fleet.encryptionKeys.secretName is empty: create a Secret with the output of `kapsa fleet keys generate`, keep a copy elsewhere, and set its name" -}}
+{{- if not (or $fleet.encryptionKeys.secretName $fleet.settings.VAULT_ADDRESS) -}}
+{{- fail "fleet.encryptionKeys.secretName is empty: create a Secret with the output of `kapsa fleet keys generate`, keep a copy elsewhere, and set its name; or have Vault wrap the keys, with fleet.settings.VAULT_ADDRESS" -}}
 {{- end -}}
 {{- if or (not $fleet.authentication.issuer) (not $fleet.authentication.jwksUrl) -}}
 {{- fail "fleet.authentication.issuer and fleet.authentication.jwksUrl must be set: the manager accepts the tokens of your identity provider only" -}}
@@ -82,6 +82,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   "JWT_ISSUER" "fleet.authentication.issuer" "JWT_JWKS_URL" "fleet.authentication.jwksUrl"
   "OIDC_CLIENT_SECRET" "fleet.authentication.clientSecret"
   "SMTP_PASSWORD" "fleet.mail" "SMTP_PASSWORD_FILE" "fleet.mail"
+  "VAULT_TOKEN" "VAULT_TOKEN_FILE, with fleet.volumes and fleet.volumeMounts"
   "WEBHOOK_SECRET" "fleet.webhooks" "WEBHOOK_SECRET_FILE" "fleet.webhooks" -}}
 {{- range $name, $value := $fleet.settings -}}
 {{- if not (has $name $known) -}}
@@ -96,7 +97,9 @@ KAPSA_FLEET_LISTEN_ADDRESS: {{ $fleet.listenAddress | quote }}
 KAPSA_FLEET_LISTEN_PORT: {{ $fleet.port }}
 KAPSA_FLEET_LOG_LEVEL: {{ $fleet.logging.level }}
 KAPSA_FLEET_LOG_FORMAT: {{ $fleet.logging.format }}
+{{- if $fleet.encryptionKeys.secretName }}
 KAPSA_FLEET_ENCRYPTION_KEYS_FILE: /etc/kapsa/fleet/encryption-keys/keys
+{{- end }}
 KAPSA_FLEET_JWT_ISSUER: {{ $fleet.authentication.issuer | quote }}
 KAPSA_FLEET_JWT_JWKS_URL: {{ $fleet.authentication.jwksUrl | quote }}
 {{- if $fleet.plainHttp }}
@@ -124,9 +127,11 @@ KAPSA_FLEET_{{ $name }}: {{ toString $value | quote }}
 {{/* Secrets that are mounted as files, by the directory under /etc/kapsa/fleet: name, and the key for each file. */}}
 {{- define "kapsa.fleet.mounted" -}}
 {{- $fleet := .Values.fleet -}}
+{{- if $fleet.encryptionKeys.secretName }}
 encryption-keys:
   secretName: {{ $fleet.encryptionKeys.secretName }}
   items: [{key: {{ $fleet.encryptionKeys.secretKey | quote }}, path: keys}]
+{{- end }}
 {{- with $fleet.tls.secretName }}
 tls:
   secretName: {{ . }}
