@@ -74,6 +74,7 @@ def _held(target: RolloutTarget) -> RolloutTarget:
         offline_since=None,
         waits_for="",
         deadline=None,
+        retry_until=None,
         stalled="",
     )
 
@@ -94,7 +95,7 @@ def _again(target: RolloutTarget, now: datetime) -> RolloutTarget:
         return _replace(_held(target), reason="", message="")
     progress = _replace(target.progress, unknown_since=None)
     cleared = {"stalled": "", "reason": "", "message": "", "waits_for": "", "deadline": None}
-    return _replace(target, **cleared, progress=progress, next_run_at=now)
+    return _replace(target, **cleared, retry_until=None, progress=progress, next_run_at=now)
 
 
 def retry(

@@ -23,6 +23,7 @@ from kapsa.fleet.domain.rollout.strategies import (
 from kapsa.fleet.domain.rollout.targets import TargetState, TargetStep
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.orchestrator.deployment_requests import ClusterSelector
+from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterNotReady
 from tests.fleet.examples import ADMIN, DEPLOYER, START
 from tests.fleet.rollout_harness import NEW, OLD, PATIENCE, RELEASE, RolloutHarness
 
@@ -540,6 +541,45 @@ async def test_an_unexpected_error_in_a_port_is_reported_and_tried_again(databas
     (cluster,) = (await fleet.deployments.get(DEPLOYER, made.id)).clusters
     assert cluster.waits_for == "RuntimeError: the sweep broke"
     await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+
+
+async def test_an_error_in_the_last_check_of_a_soak_is_tried_again(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    made = await fleet.create(CANARY)
+    await fleet.settle()
+    (cluster,) = (await fleet.deployments.get(DEPLOYER, made.id)).clusters
+    assert cluster.waits_for == "the end of the soak"
+    failures = iter([True])
+
+    async def fail(call: str) -> None:
+        if fleet.now >= START + MINUTE and call.endswith("observe") and next(failures, False):
+            raise RuntimeError("the database was away")
+
+    fleet.clusters.on_call = fail
+    await fleet.pass_time(MINUTE)
+    (cluster,) = (await fleet.deployments.get(DEPLOYER, made.id)).clusters
+    assert cluster.waits_for == "RuntimeError: the database was away"
+    await fleet.run()
+    assert next(failures, False) is False
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+
+
+async def test_a_cluster_that_is_not_ready_as_its_window_opens_is_tried_again(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    window = MaintenanceWindow((Weekday.MONDAY,), "13:00", timedelta(hours=2))
+    await fleet.update_cluster("dev-1", windows=msgspec.to_builtins((window,)))
+    made = await fleet.create(CANARY)
+    await fleet.settle()
+    refusals = iter([True])
+
+    async def refuse(call: str) -> None:
+        if fleet.now >= START.replace(hour=13) and call.endswith("history") and next(refusals, False):
+            raise ClusterNotReady("the namespace is being created")
+
+    fleet.clusters.on_call = refuse
+    await fleet.run()
+    assert next(refusals, False) is False
     assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
 
 

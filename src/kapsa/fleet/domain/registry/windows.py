@@ -14,21 +14,11 @@ import msgspec
 from kapsa.fleet.domain.durations import check_duration
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput
 
-__all__ = [
-    "ChangeFreeze",
-    "MaintenanceWindow",
-    "Weekday",
-    "WindowVerdict",
-    "check_windows",
-    "judge_windows",
-    "keeps_closed",
-]
+__all__ = ["ChangeFreeze", "MaintenanceWindow", "Weekday", "WindowVerdict", "check_windows", "judge_windows"]
 
 LONGEST = timedelta(days=7)
 # A week of daily freezes between weekly windows ends long before this; more is a cluster that never opens.
 STEPS = 400
-NO_WINDOW = "no maintenance window is open"
-FREEZE = "the freeze "
 
 
 class Weekday(enum.StrEnum):
@@ -108,19 +98,14 @@ def judge_windows(
     return WindowVerdict(open=False, reason=reason, opens_at=opens_at)
 
 
-def keeps_closed(waits_for: str) -> bool:
-    """Return whether a wait is for a window or for the end of a freeze, as a verdict describes it."""
-    return waits_for == NO_WINDOW or waits_for.startswith(FREEZE)
-
-
 def _closed_reason(
     windows: Sequence[MaintenanceWindow], freezes: Sequence[ChangeFreeze], now: datetime
 ) -> str:
     for freeze in freezes:
         if freeze.starts_at <= now < freeze.ends_at:
-            return f"{FREEZE}{freeze.reason!r} lasts until {freeze.ends_at:%Y-%m-%d %H:%M %Z}"
+            return f"the freeze {freeze.reason!r} lasts until {freeze.ends_at:%Y-%m-%d %H:%M %Z}"
     if windows and not any(_contains(window, now) for window in windows):
-        return NO_WINDOW
+        return "no maintenance window is open"
     return ""
 
 

@@ -133,6 +133,7 @@ def _left(target: RolloutTarget) -> RolloutTarget:
         reason="Aborted",
         waits_for="",
         deadline=None,
+        retry_until=None,
         stalled="",
     )
 

@@ -228,6 +228,8 @@ class RolloutTarget(msgspec.Struct, frozen=True, rename="camel"):
     waits_for: str = ""
     deadline: datetime | None = None
     """The end of the present wait: it is over then, or gives up."""
+    retry_until: datetime | None = None
+    """The end of the patience for attempts that fail; None unless the last one failed."""
     stalled: str = ""
     """Non-empty when a wait gave up: the deployment pauses and a person decides."""
     reason: str = ""

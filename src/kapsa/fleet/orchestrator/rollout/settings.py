@@ -23,6 +23,8 @@ class EngineSettings(msgspec.Struct, frozen=True):
     """The time between two health checks."""
     retry_interval: timedelta = timedelta(seconds=10)
     """The time between two attempts to reach a cluster, or to find it ready."""
+    window_interval: timedelta = timedelta(minutes=1)
+    """The longest time until windows and freezes of a waiting cluster are judged again: people change both."""
     patience: timedelta = timedelta(minutes=15)
     """The longest wait for a cluster that was changed; then the deployment pauses."""
     offline_patience: timedelta = timedelta(hours=1)

@@ -68,8 +68,9 @@ class ClusterTurn(msgspec.Struct, frozen=True):
 
     def advance(self, step: TargetStep, **changes: Any) -> RolloutTarget:
         """Return the target at its next step, which is due now."""
-        cleared: dict[str, Any] = {"waits_for": "", "deadline": None, "stalled": "", "next_run_at": self.now}
-        return msgspec.structs.replace(self.target, step=step, **{**cleared, **changes})
+        cleared: dict[str, Any] = {"waits_for": "", "deadline": None, "retry_until": None, "stalled": ""}
+        fields = {**cleared, "next_run_at": self.now, **changes}
+        return msgspec.structs.replace(self.target, step=step, **fields)
 
     def end(self, step: TargetStep, reason: str = "", message: str = "") -> RolloutTarget:
         """Return the target at a step after which the engine has nothing to do here.
@@ -83,25 +84,25 @@ class ClusterTurn(msgspec.Struct, frozen=True):
 
     def later(self, moment: datetime, waits_for: str, **changes: Any) -> RolloutTarget:
         """Return the target unchanged but for a wait that ends at a moment."""
-        fields = {"next_run_at": moment, "waits_for": waits_for, "deadline": moment, "stalled": "", **changes}
-        return msgspec.structs.replace(self.target, **fields)
+        wait = {"next_run_at": moment, "waits_for": waits_for, "deadline": moment, "stalled": ""}
+        return msgspec.structs.replace(self.target, **{**wait, "retry_until": None, **changes})
 
     def retry(self, waits_for: str, *, patience: timedelta, **changes: Any) -> RolloutTarget | None:
-        """Return the target with another attempt soon, or None if the wait has lasted too long."""
-        deadline = self.target.deadline if self.target.waits_for else None
-        deadline = deadline or self.now + patience
+        """Return the target with another attempt soon, or None if attempts have failed for too long.
+
+        Patience counts from the first failed attempt, never from a wait before it.
+        """
+        deadline = self.target.retry_until or self.now + patience
         if self.now >= deadline:
             return None
         moment = min(self.now + self.settings.retry_interval, deadline)
-        return msgspec.structs.replace(
-            self.target, next_run_at=moment, waits_for=waits_for, deadline=deadline, **changes
-        )
+        wait = {"next_run_at": moment, "waits_for": waits_for, "deadline": deadline, "retry_until": deadline}
+        return msgspec.structs.replace(self.target, **{**wait, **changes})
 
     def stall(self, reason: str, message: str) -> RolloutTarget:
         """Return the target after a wait that gave up: the deployment pauses, and a person decides."""
-        return msgspec.structs.replace(
-            self.target, stalled=message, reason=reason, message=message, next_run_at=None, waits_for=""
-        )
+        ended = {"next_run_at": None, "waits_for": "", "retry_until": None}
+        return msgspec.structs.replace(self.target, stalled=message, reason=reason, message=message, **ended)
 
     @property
     def goes_back(self) -> bool:

@@ -1,8 +1,6 @@
 """Before a cluster is changed: its maintenance window, its present release, and the intent."""
 
-from datetime import timedelta
-
-from kapsa.fleet.domain.registry.windows import judge_windows, keeps_closed
+from kapsa.fleet.domain.registry.windows import judge_windows
 from kapsa.fleet.domain.rollout.releases import (
     IntentMatch,
     ReleaseRecord,
@@ -15,9 +13,6 @@ from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetStep
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices, ClusterTurn
 
 __all__ = ["prepare"]
-
-LOOK_AGAIN = timedelta(minutes=1)
-"""The time after which windows and freezes are read again: a person may have changed them."""
 
 
 async def prepare(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:
@@ -44,19 +39,19 @@ async def prepare(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget
 
 
 def _closed(turn: ClusterTurn) -> RolloutTarget | None:
-    """Return the target with a wait if a window or a freeze keeps the cluster from being changed now.
-
-    Once the cluster is open, the wait is cleared first, so that its deadline does not limit later retries.
-    """
+    """Return the target with a wait if a window or a freeze keeps the cluster from being changed now."""
     if turn.cluster is None or turn.deployment.window_override_reason:
         return None
     verdict = judge_windows(turn.cluster.windows, turn.cluster.freezes, turn.now)
     if verdict.open:
-        return turn.advance(TargetStep.PREPARE) if keeps_closed(turn.target.waits_for) else None
+        return None
     if verdict.opens_at is None:
-        return turn.stall("NeverOpen", f"{verdict.reason}, and none opens in the years to come")
-    look = min(verdict.opens_at, turn.now + LOOK_AGAIN)
-    return turn.later(look, verdict.reason, deadline=verdict.opens_at, offline_since=None)
+        advice = "change the cluster's windows or freezes, then resume the deployment"
+        return turn.stall(
+            "NeverOpen", f"{verdict.reason}, and the cluster does not open in the years to come: {advice}"
+        )
+    moment = min(verdict.opens_at, turn.now + turn.settings.window_interval)
+    return turn.later(moment, verdict.reason, deadline=verdict.opens_at, offline_since=None)
 
 
 def _intent(
