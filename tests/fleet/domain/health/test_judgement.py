@@ -5,13 +5,18 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-import msgspec
 import pytest
 
 from kapsa.fleet.domain.health import CheckKind, Evidence, HealthCheck, OperatorHealth
 from kapsa.fleet.domain.health.judgement import OperatorFacts, judge_operator
 from kapsa.fleet.domain.health.leases import LeaseFacts
-from kapsa.fleet.domain.health.memory import HealthLimits, HealthMemory, ResourceBaseline, limits_for
+from kapsa.fleet.domain.health.memory import (
+    HealthLimits,
+    HealthMemory,
+    ResourceBaseline,
+    interrupt,
+    limits_for,
+)
 from kapsa.fleet.domain.health.resources import KindFacts, PendingResource, ResourceState, baseline_of
 from kapsa.fleet.domain.health.webhooks import ProbeFacts, ProbeOutcome
 from kapsa.fleet.domain.health.workloads import ContainerFacts, PodFacts, WorkloadFacts
@@ -39,6 +44,11 @@ class Readings:
             self.now,
         )
         return health
+
+    def fail(self, after: timedelta = timedelta()) -> None:
+        """Let a reading fail as a whole."""
+        self.now += after
+        self.memory = interrupt(self.memory, self.now)
 
 
 def workload(*pods: PodFacts, **fields: Any) -> tuple[WorkloadFacts, ...]:
@@ -179,7 +189,7 @@ def test_a_lease_is_judged_by_its_changes_and_not_by_the_clock_of_the_cluster() 
 def test_an_outage_of_the_api_server_is_not_counted_as_a_missing_lease(minutes: float) -> None:
     readings = Readings()
     readings.read(leases=lease("1", fresh=True))
-    readings.memory = msgspec.structs.replace(readings.memory, interrupted=True)
+    readings.fail()
     back = check_of(
         readings.read(leases=lease("1"), after=timedelta(minutes=minutes) + TICK), CheckKind.LEASE
     )
@@ -192,7 +202,7 @@ def test_an_outage_of_the_api_server_is_not_counted_as_a_missing_lease(minutes: 
 def test_a_controller_that_does_not_come_back_after_an_outage_fails_in_the_usual_time() -> None:
     readings = Readings()
     readings.read(leases=lease("1", fresh=True))
-    readings.memory = msgspec.structs.replace(readings.memory, interrupted=True)
+    readings.fail()
     evidence = [readings.read(leases=lease("1"), after=timedelta(minutes=5)).evidence]
     evidence += [readings.read(leases=lease("1")).evidence for _ in range(2)]
     assert evidence == [U, U, F]
@@ -218,6 +228,35 @@ def test_a_reading_that_is_not_whole_does_not_count_against_a_lease_or_a_resourc
     for _ in range(4):
         back = readings.read(leases=lease("2"), kinds=changed)
     assert check_of(back, CheckKind.RESOURCES).evidence is F
+
+
+def test_resources_that_can_never_be_read_do_not_excuse_a_lease() -> None:
+    readings = Readings()
+    readings.read(leases=lease("1", fresh=True), kinds=kind(20))
+    forbidden = (HealthCheck(CheckKind.RESOURCES, U, "Forbidden", "403"),)
+    reasons = [
+        check_of(readings.read(leases=lease("1"), unread=forbidden), CheckKind.LEASE).reason for _ in range(3)
+    ]
+    assert reasons[1:] == ["LeaseNotRenewed"] * 2
+
+
+def test_pods_that_can_never_be_read_do_not_excuse_resources_that_nobody_reconciles() -> None:
+    readings, lagging = Readings(), kind(20, *[ResourceState.LAGGING] * 5)
+    forbidden = (HealthCheck(CheckKind.PODS, U, "Forbidden", "403"),)
+    for _ in range(6):
+        last = readings.read(kinds=lagging, unread=forbidden)
+    assert check_of(last, CheckKind.RESOURCES).reason == "NotReconciled"
+
+
+def test_a_dead_controller_is_seen_although_every_second_reading_fails() -> None:
+    readings, lagging = Readings(), kind(20, *[ResourceState.LAGGING] * 5)
+    readings.read(leases=lease("1", fresh=True), kinds=lagging)
+    seen = []
+    for _ in range(6):
+        readings.fail(after=TICK)
+        health = readings.read(leases=lease("1"), kinds=lagging)
+        seen.append({check.reason for check in health.checks if check.evidence is F})
+    assert seen[2:4] == [{"LeaseNotRenewed"}, {"LeaseNotRenewed", "NotReconciled"}]
 
 
 def test_a_lease_of_the_old_pod_is_no_evidence_for_the_new_one() -> None:

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import yaml
 
 from kapsa.devcluster import DevCluster
@@ -286,6 +287,28 @@ class OperatorFixture:
                     chart_digest=DIGEST,
                 )
             )
+
+    async def record_unreadable_release(self, name: str) -> None:
+        """Record another operator on the cluster, whose release has a record that nobody can unpack."""
+        other = msgspec.structs.replace(registered_operator(), id=uuid.uuid4(), name=name)
+        async with self.database.transaction() as connection:
+            await PostgresOperators().insert(connection, other)
+            await connection.execute(
+                installation.insert().values(
+                    cluster_id=CLUSTER,
+                    operator_id=other.id,
+                    release_name=name,
+                    namespace=NAMESPACE,
+                    revision=1,
+                    version="1.0.0",
+                    chart_digest="",
+                )
+            )
+        secret = release_secret(1)
+        labels = {**secret["metadata"]["labels"], "name": name}
+        metadata = {"name": f"sh.helm.release.v1.{name}.v1", "namespace": NAMESPACE, "labels": labels}
+        torn = {"data": {"release": base64.b64encode(b"not a release").decode()}, "metadata": metadata}
+        await self.client.create({**secret, **torn})
 
 
 def registered_operator() -> ManagedOperator:

@@ -184,3 +184,23 @@ async def test_a_restart_and_the_fields_that_a_plan_leaves_to_others_pass_a_gate
     left = (FieldConflict(f"Deployment {RELEASE.namespace}/{RELEASE.name}", field, "tuner"),)
     health = await operator.observer.observe(CLUSTER, RELEASE, left=left)
     assert health.evidence is Evidence.HEALTHY, health
+
+
+async def test_a_release_that_cannot_be_read_hides_nothing_of_its_neighbours(
+    operator: OperatorFixture,
+) -> None:
+    await operator.install()
+    await operator.ready()
+    await operator.renew_lease()
+    await operator.record_installation()
+    await operator.record_unreadable_release("torn")
+    reasons = []
+    for _ in range(4):
+        with pytest.raises(ClusterUnreachable):
+            await operator.observer.sweep(CLUSTER)
+        operator.pass_time(30)
+        async with operator.database.transaction() as connection:
+            stored = await operator.store.reading(connection, CLUSTER, RELEASE)
+        assert stored is not None
+        reasons += [check.reason for check in stored.health.checks if check.kind is CheckKind.LEASE]
+    assert reasons[2:] == ["LeaseNotRenewed"] * 2

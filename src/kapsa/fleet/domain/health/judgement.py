@@ -15,9 +15,6 @@ from kapsa.fleet.domain.health.workloads import WorkloadFacts, count_ready, judg
 
 __all__ = ["OperatorFacts", "judge_operator"]
 
-_COUNTED = frozenset({CheckKind.PODS, CheckKind.RESOURCES})
-"""Checks that count a time: a reading without one of them is not whole."""
-
 
 class OperatorFacts(msgspec.Struct, frozen=True):
     """All facts about one operator on one cluster, read in one sweep."""
@@ -42,11 +39,11 @@ def judge_operator(
     now: datetime,
 ) -> tuple[OperatorHealth, HealthMemory]:
     """Return the health of an operator, and the memory for the next reading."""
-    memory = without_gap(recall(memory, facts.revision), limits, now)
+    unread = {check.kind for check in facts.unread}
+    memory = without_gap(recall(memory, facts.revision), unread, limits, now)
     pods = remember_pods(facts.workloads, memory, limits, now)
     waiting = remember_resources(facts.kinds, memory, now)
     first = judge_workloads(facts.workloads, pods, limits)
-    unread = {check.kind for check in facts.unread}
     ready = first.evidence is Evidence.HEALTHY and CheckKind.PODS not in unread
     ready_since = (memory.ready_since or now) if ready else None
     settled = ready_since is not None and now - ready_since >= limits.settle
@@ -64,8 +61,8 @@ def judge_operator(
         pods=memory.pods if CheckKind.PODS in unread else pods,
         waiting=memory.waiting if CheckKind.RESOURCES in unread else waiting,
         leases=memory.leases if CheckKind.PODS in unread else remember_leases(facts.leases, memory, now),
-        read_at=memory.read_at if unread & _COUNTED else now,
-        interrupted=bool(unread & _COUNTED),
+        pods_read=memory.pods_read.after(now, read=CheckKind.PODS not in unread),
+        resources_read=memory.resources_read.after(now, read=CheckKind.RESOURCES not in unread),
     )
     return _health(facts, checks), next_memory
 

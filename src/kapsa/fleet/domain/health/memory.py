@@ -1,15 +1,20 @@
 """Memory: what one reading leaves for the next. Times are those of the manager; a cluster's clock is not ours."""
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
 import msgspec
+
+from kapsa.fleet.domain.health.verdicts import CheckKind
 
 __all__ = [
     "HealthLimits",
     "HealthMemory",
     "LeaseMemory",
     "PodMemory",
+    "ReadingTimes",
     "ResourceBaseline",
+    "interrupt",
     "limits_for",
     "recall",
     "without_gap",
@@ -69,6 +74,19 @@ class LeaseMemory(msgspec.Struct, frozen=True, rename="camel"):
     """False if the cluster could not be read since: the renewal does not prove anything any more."""
 
 
+class ReadingTimes(msgspec.Struct, frozen=True, rename="camel"):
+    """The times of one part of the readings: pods with their Leases, or resources."""
+
+    read_at: datetime | None = None
+    """The last reading that had the part."""
+    unread_since: datetime | None = None
+    """The first reading since then that failed, or did not have the part."""
+
+    def after(self, now: datetime, *, read: bool) -> "ReadingTimes":
+        """Return the times after one more reading."""
+        return ReadingTimes(now) if read else ReadingTimes(self.read_at, self.unread_since or now)
+
+
 class ResourceBaseline(msgspec.Struct, frozen=True, rename="camel"):
     """The resources that were not current before an upgrade. They do not count against it."""
 
@@ -89,10 +107,9 @@ class HealthMemory(msgspec.Struct, frozen=True, rename="camel"):
     """Resources that are not current, by UID, with the first reading of this revision that saw them so."""
     leases: dict[str, LeaseMemory] = {}
     """Leases that a pod of the release has held, by namespace and name."""
-    read_at: datetime | None = None
-    """The last reading that was whole."""
-    interrupted: bool = False
-    """True if the cluster could not be read, or not as a whole, since."""
+    pods_read: ReadingTimes = ReadingTimes()
+    """The readings of pods and Leases."""
+    resources_read: ReadingTimes = ReadingTimes()
 
 
 def recall(memory: HealthMemory, revision: int) -> HealthMemory:
@@ -103,22 +120,56 @@ def recall(memory: HealthMemory, revision: int) -> HealthMemory:
         revision,
         pods=memory.pods,
         leases=memory.leases,
-        read_at=memory.read_at,
-        interrupted=memory.interrupted,
+        pods_read=memory.pods_read,
+        resources_read=memory.resources_read,
     )
 
 
-def without_gap(memory: HealthMemory, limits: HealthLimits, now: datetime) -> HealthMemory:
+def interrupt(memory: HealthMemory, now: datetime) -> HealthMemory:
+    """Return the memory after a reading at a time that failed as a whole."""
+    return msgspec.structs.replace(
+        memory,
+        pods_read=memory.pods_read.after(now, read=False),
+        resources_read=memory.resources_read.after(now, read=False),
+    )
+
+
+def without_gap(
+    memory: HealthMemory, unread: Collection[CheckKind], limits: HealthLimits, now: datetime
+) -> HealthMemory:
     """Return the memory for a reading at a time. A time in which the cluster could not be read counts for nothing.
 
-    While its API server is away, a controller can neither renew its Lease nor reconcile.
+    While its API server is away, a controller can neither renew its Lease nor reconcile. A part that could not be
+    read this time either is left as it was: its gap goes on.
     """
-    gap = now - memory.read_at if memory.read_at is not None else timedelta()
-    if not (memory.interrupted or gap >= limits.blind):
-        return memory
-    leases = {
-        key: LeaseMemory(each.renewed, min(each.since + gap, now), proven=False)
-        for key, each in memory.leases.items()
-    }
-    waiting = {key: min(since + gap, now) for key, since in memory.waiting.items()}
+    leases, waiting = memory.leases, memory.waiting
+    if CheckKind.PODS not in unread:
+        leases = {key: _moved(each, memory.pods_read, limits, now) for key, each in leases.items()}
+    if CheckKind.RESOURCES not in unread:
+        gap = _gap(memory.resources_read, limits, now)
+        waiting = {key: min(since + gap, now) for key, since in waiting.items()}
     return msgspec.structs.replace(memory, leases=leases, waiting=waiting)
+
+
+def _moved(lease: LeaseMemory, times: ReadingTimes, limits: HealthLimits, now: datetime) -> LeaseMemory:
+    """Return a Lease without the gap before a reading.
+
+    The API server may have gone away right after the last reading, which a controller that renewed its Lease until
+    then may claim once. One that has not renewed it since has had the time between two readings for it.
+    """
+    gap = _gap(times, limits, now)
+    if not gap:
+        return lease
+    if lease.proven and times.read_at is not None:
+        gap = now - times.read_at
+    return LeaseMemory(lease.renewed, min(lease.since + gap, now), proven=False)
+
+
+def _gap(times: ReadingTimes, limits: HealthLimits, now: datetime) -> timedelta:
+    """Return the time before a reading in which a part could not be read, or nobody tried to."""
+    if times.read_at is None:
+        return timedelta()
+    tried_at = times.unread_since or now
+    if tried_at - times.read_at >= limits.blind:
+        return now - times.read_at
+    return now - tried_at

@@ -19,7 +19,7 @@ from kapsa.fleet.domain.health import OperatorHealth
 from kapsa.fleet.domain.health.certificates import CertificateReading, judge_certificates
 from kapsa.fleet.domain.health.drift import DriftReading
 from kapsa.fleet.domain.health.judgement import judge_operator
-from kapsa.fleet.domain.health.memory import HealthLimits, HealthMemory
+from kapsa.fleet.domain.health.memory import HealthLimits, HealthMemory, interrupt
 from kapsa.fleet.domain.health.resources import baseline_of
 from kapsa.fleet.domain.health.templates import judge_template, template_changes
 from kapsa.fleet.domain.rollout.plans import FieldConflict
@@ -113,14 +113,16 @@ class OperatorObserver:
         if not releases:
             return 0
         slots = asyncio.Semaphore(_PARALLEL)
+        unread = list(releases)
 
         async def read(reading: "_Reading", release: ReleaseRef) -> None:
-            async with slots:
+            async with slots, asyncio.timeout(_SECONDS):
                 await self._read(reading, cluster_id, release, relative=False)
+            unread.remove(release)
 
         limit = _SECONDS * (1 + len(releases) // _PARALLEL)
         async with (
-            self._noting_outage(cluster_id, releases),
+            self._noting_outage(cluster_id, unread),
             self._reading(cluster_id, "cluster.sweep", f"{len(releases)} releases", limit) as reading,
         ):
             readings = (read(reading, release) for release in releases)
@@ -171,16 +173,16 @@ class OperatorObserver:
     async def _noting_outage(
         self, cluster_id: uuid.UUID, releases: Sequence[ReleaseRef]
     ) -> AsyncIterator[None]:
-        """Remember that a cluster could not be read: the time until it can be counts against no operator."""
+        """Remember that releases could not be read: the time until they can be counts against no operator."""
+        started = await self._transactions.now()
         try:
             yield
         except ClusterUnreachable:
             async with self._transactions.transaction() as connection:
                 for release in releases:
                     stored = await self._store.reading(connection, cluster_id, release)
-                    if stored is not None and not stored.memory.interrupted:
-                        memory = msgspec.structs.replace(stored.memory, interrupted=True)
-                        kept = msgspec.structs.replace(stored, memory=memory)
+                    if stored is not None and stored.checked_at < started:
+                        kept = msgspec.structs.replace(stored, memory=interrupt(stored.memory, started))
                         await self._store.put_reading(connection, cluster_id, release, kept)
             raise
 
