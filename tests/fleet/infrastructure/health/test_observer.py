@@ -217,3 +217,23 @@ async def test_what_may_not_be_read_is_unknown_and_the_rest_is_judged(busy_opera
         CheckKind.PODS: (H, "Passed"),
         CheckKind.RESOURCES: (U, "Forbidden"),
     }
+
+
+async def test_what_was_read_is_evidence_although_the_pod_template_cannot_be_read(
+    busy_operator: OperatorFixture,
+) -> None:
+    operator = busy_operator
+    await operator.install()
+    await operator.ready()
+    await operator.renew_lease()
+    assert (await operator.observe()).evidence is H
+    assert operator.cluster.faults is not None
+    broken = Answer(code=400, reason="BadRequest", message="the aggregator is confused")
+    operator.cluster.faults.add(FaultRule(verb="get", resource="deployments", action=broken, times=0))
+    for _ in range(2):
+        operator.pass_time(30)
+        health = await operator.observe()
+    assert check_of(health, CheckKind.LEASE).reason == "LeaseNotRenewed"
+    template = check_of(health, CheckKind.TEMPLATE)
+    assert (health.evidence, template.evidence, template.reason) == (F, U, "Unread")
+    assert "the aggregator is confused" in template.message

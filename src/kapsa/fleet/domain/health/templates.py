@@ -19,7 +19,7 @@ from kapsa.fleet.domain.health.owned_fields import (
 )
 from kapsa.fleet.domain.health.verdicts import CheckKind, Evidence, HealthCheck
 
-__all__ = ["judge_template", "template_changes"]
+__all__ = ["judge_template", "template_changes", "unread_template"]
 
 _TEMPLATE = ".spec.template"
 _DEEPEST = 50
@@ -110,6 +110,12 @@ def judge_template(drift: DriftReading, left: Sequence[tuple[str, str]] = ()) ->
     message = f"{first.field} of {first.object} was {act}" + (f"; {more} more" if more else "")
     advice = "take the change back, or put it into the values and deploy again"
     return HealthCheck(CheckKind.TEMPLATE, Evidence.UNKNOWN, "Drift", f"{message[:400]}: {advice}")
+
+
+def unread_template(cause: str) -> HealthCheck:
+    """Return the check of pod templates that could not be read."""
+    message = f"the pod templates could not be compared with the approved ones: {cause}"
+    return HealthCheck(CheckKind.TEMPLATE, Evidence.UNKNOWN, "Unread", message[:500])
 
 
 def _covers(left: tuple[str, str], change: FieldDrift) -> bool:

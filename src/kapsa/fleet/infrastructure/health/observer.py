@@ -21,10 +21,10 @@ from kapsa.fleet.domain.health.drift import DriftReading
 from kapsa.fleet.domain.health.judgement import judge_operator
 from kapsa.fleet.domain.health.memory import HealthLimits, HealthMemory, interrupt
 from kapsa.fleet.domain.health.resources import baseline_of
-from kapsa.fleet.domain.health.templates import judge_template, template_changes
+from kapsa.fleet.domain.health.templates import judge_template, template_changes, unread_template
 from kapsa.fleet.domain.rollout.plans import FieldConflict
 from kapsa.fleet.domain.rollout.releases import ReleaseRef
-from kapsa.fleet.infrastructure.clusters.answers import answering, clean_text
+from kapsa.fleet.infrastructure.clusters.answers import answering, clean_text, reason_of
 from kapsa.fleet.infrastructure.health.cluster_facts import ClusterHealthReading
 from kapsa.fleet.infrastructure.health.drift_reader import read_drift
 from kapsa.fleet.infrastructure.health.metrics import HealthMetrics
@@ -35,7 +35,7 @@ from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.health import HealthStore, ReleaseOrigin, StoredReading
 from kapsa.fleet.orchestrator.ports.transactions import Transactions
-from kapsa.runtime import ApiError, Client
+from kapsa.runtime import ApiError, Client, ClientError, CredentialError, Unauthorized
 
 __all__ = ["OperatorObserver"]
 
@@ -214,10 +214,17 @@ class OperatorObserver:
         left: tuple[FieldConflict, ...],
     ) -> OperatorHealth:
         """Return health for a gate: pods prove nothing about a version if somebody changed their template."""
-        drift = await read_drift(
-            reading.client, release, reading.now, kinds=WORKLOADS, compare=template_changes
-        )
-        check = judge_template(drift, [(each.object, each.field) for each in left])
+        try:
+            async with asyncio.timeout(_DRIFT_SECONDS):
+                drift = await read_drift(
+                    reading.client, release, reading.now, kinds=WORKLOADS, compare=template_changes
+                )
+            check = judge_template(drift, [(each.object, each.field) for each in left])
+        except (Unauthorized, CredentialError):
+            raise
+        except (ClientError, TimeoutError) as error:
+            # What was read before is still evidence: a controller that crashes fails without its template.
+            check = unread_template(reason_of(error))
         return health if check is None else msgspec.structs.replace(health, checks=(*health.checks, check))
 
     @asynccontextmanager
