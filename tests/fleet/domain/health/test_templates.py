@@ -9,7 +9,7 @@ import pytest
 
 from kapsa.fleet.domain.health import Evidence
 from kapsa.fleet.domain.health.drift import DriftReading, FieldDrift
-from kapsa.fleet.domain.health.templates import judge_template, template_changes
+from kapsa.fleet.domain.health.templates import judge_template, template_additions, template_changes
 
 Tree = dict[str, Any]
 CONTAINER = '.spec.template.spec.containers[name="manager"]'
@@ -103,6 +103,28 @@ def test_a_restart_changes_no_template() -> None:
     assert changes(HELM, restart) == []
 
 
+@pytest.mark.parametrize("owned", [{}, {".": {}}])
+def test_a_map_of_which_somebody_owns_nothing_but_itself_changes_no_template(owned: Tree) -> None:
+    assert changes(HELM, entry("kubectl-edit", {"f:metadata": {"f:annotations": owned}})) == []
+
+
+def test_what_an_object_without_owners_had_before_its_first_apply_changes_no_template() -> None:
+    assert changes(HELM, entry("before-first-apply", container("imagePullPolicy"))) == []
+    taken = entry("helm", LABELS, container("name", "args"))
+    assert changes(taken, entry("before-first-apply", container("image"))) != []
+
+
+def test_an_addition_is_a_field_that_the_manifest_does_not_set() -> None:
+    hashed = {"f:metadata": {"f:annotations": {".": {}, "f:wave/config-hash": {}}}}
+    helm = entry("helm", LABELS, container("name", "args"))
+    edited, policy = entry("kubectl-edit", container("image")), entry("tf", container("imagePullPolicy"))
+    additions = list(template_additions(MANIFEST, [helm, entry("wave", hashed), edited, policy], "helm"))
+    assert additions == [
+        (".spec.template.metadata.annotations.wave/config-hash", "wave"),
+        (f"{CONTAINER}.imagePullPolicy", "tf"),
+    ]
+
+
 def test_owners_of_any_shape_and_depth_are_read() -> None:
     deep: Tree = {}
     for _ in range(5000):
@@ -142,3 +164,13 @@ def test_the_fields_that_a_plan_leaves_to_others_pass_and_no_other_does() -> Non
     assert check is not None
     assert "env" in check.message
     assert judge_template(reading(image), [("Deployment other/widget", f"{CONTAINER}.image")]) is not None
+
+
+def test_what_the_same_manager_had_before_passes_and_nothing_else_does() -> None:
+    annotation = (".spec.template.metadata.annotations.wave/config-hash", "wave")
+    before = reading(annotation).fields
+    assert judge_template(reading(annotation), (), before) is None
+    for other in ((annotation[0], "kubectl-edit"), (f"{CONTAINER}.image", "wave")):
+        check = judge_template(reading(annotation, other), (), before)
+        assert check is not None
+        assert other[1] in check.message

@@ -182,6 +182,10 @@ class OperatorFixture:
         annotations = {"kubectl.kubernetes.io/restartedAt": self.now.isoformat()}
         await self._patch_template({"metadata": {"annotations": annotations}}, "kubectl-rollout")
 
+    async def annotate_template(self, annotation: str, *, field_manager: str) -> None:
+        """Annotate the pods of the controller as a tool on the cluster does."""
+        await self._patch_template({"metadata": {"annotations": {annotation: "1"}}}, field_manager)
+
     async def _patch_template(self, template: dict[str, Any], field_manager: str) -> None:
         patch = {"spec": {"template": template}}
         name, manager = RELEASE.name, field_manager

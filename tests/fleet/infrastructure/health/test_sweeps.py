@@ -17,8 +17,8 @@ from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import Post
 from kapsa.fleet.orchestrator.health_sweeps import HealthSweeps
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from tests.fleet.examples import START, cluster_id
-from tests.fleet.infrastructure.health.operator_fixture import CLUSTER, RELEASE, OperatorFixture
-from tests.fleet.rollout_harness import managed_cluster
+from tests.fleet.infrastructure.health.operator_fixture import CLUSTER, DIGEST, RELEASE, OperatorFixture
+from tests.fleet.rollout_harness import OPERATOR_ID, managed_cluster
 
 NAMES = ("dev-1", "dev-2", "dev-3", "dev-4", "dev-5")
 
@@ -204,3 +204,24 @@ async def test_a_release_that_cannot_be_read_hides_nothing_of_its_neighbours(
         assert stored is not None
         reasons += [check.reason for check in stored.health.checks if check.kind is CheckKind.LEASE]
     assert reasons[2:] == ["LeaseNotRenewed"] * 2
+
+
+async def test_what_others_had_added_to_a_template_before_the_upgrade_passes_its_gate(
+    operator: OperatorFixture,
+) -> None:
+    await operator.define()
+    await operator.install()
+    await operator.change_container({"terminationMessagePath": "/tuned"}, field_manager="tuner")
+    await operator.annotate_template("wave.pusher.com/config-hash", field_manager="wave")
+    await operator.ready()
+    await operator.observer.record_baseline(CLUSTER, OPERATOR_ID, DIGEST, RELEASE)
+    await operator.install(image="widget:3", revision=3)
+    await operator.ready()
+    assert (await operator.observe()).evidence is Evidence.HEALTHY
+    await operator.annotate_template("cattle.io/timestamp", field_manager="rancher")
+    await operator.ready()
+    health = await operator.observe()
+    (drift,) = [each for each in health.checks if each.reason == "Drift"]
+    assert "cattle.io/timestamp" in drift.message
+    assert "more" not in drift.message
+    assert health.evidence is Evidence.UNKNOWN

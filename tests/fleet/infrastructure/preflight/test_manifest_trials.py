@@ -134,6 +134,21 @@ async def test_a_field_of_another_manager_is_named_and_left_out_of_the_manifest_
     assert not (await target.attempt(report.manifest, replaced=before, running=before)).conflicts
 
 
+async def test_what_others_have_added_to_a_pod_template_is_named_and_stays(target: Cluster) -> None:
+    before = await target.install(deployment(), config(a="1"))
+    added = {"spec": {"template": {"metadata": {"annotations": {"wave.example.com/hash": "1"}}}}}
+    await target.client.patch(DEPLOYMENT, "widget", added, namespace="widgets", field_manager="wave")
+    new = manifest(deployment("registry.example.com/widget:2"), config(a="2"))
+    report = await target.attempt(new, replaced=before, running=before)
+    (notice,) = report.notices
+    assert notice.startswith("Deployment widgets/widget: wave")
+    assert (
+        "has set .spec.template.metadata.annotations.wave.example.com/hash, which the chart does not"
+        in notice
+    )
+    assert (report.conflicts, report.problems) == ((), ())
+
+
 async def test_fields_that_helm_itself_set_before_server_side_apply_are_no_conflict(target: Cluster) -> None:
     content = config(a="1")
     owned = {**content, "metadata": {**content["metadata"], **OWNED, "namespace": "widgets"}}

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from kapsa.fleet.domain.health.drift import FieldDrift
 from kapsa.fleet.domain.health.verdicts import CheckKind
 
 __all__ = [
@@ -88,11 +89,13 @@ class ReadingTimes(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ResourceBaseline(msgspec.Struct, frozen=True, rename="camel"):
-    """The resources that were not current before an upgrade. They do not count against it."""
+    """What was not as expected before an upgrade. It does not count against it."""
 
     taken_at: datetime
     keys: frozenset[str] = frozenset()
-    """The UIDs."""
+    """The UIDs of the resources that were not current."""
+    templates: tuple[FieldDrift, ...] = ()
+    """The fields that other managers had added to pod templates."""
 
 
 class HealthMemory(msgspec.Struct, frozen=True, rename="camel"):

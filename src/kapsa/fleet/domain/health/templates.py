@@ -5,7 +5,7 @@ template, or removed from it, makes other pods than the approved ones, too.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from kapsa.fleet.domain.health.drift import DriftReading, FieldDrift
@@ -19,16 +19,24 @@ from kapsa.fleet.domain.health.owned_fields import (
 )
 from kapsa.fleet.domain.health.verdicts import CheckKind, Evidence, HealthCheck
 
-__all__ = ["judge_template", "template_changes", "unread_template"]
+__all__ = ["judge_template", "template_additions", "template_changes", "unread_template"]
 
 _TEMPLATE = ".spec.template"
 _DEEPEST = 50
 """The depth of owned fields that is read: a hostile cluster may nest them without end."""
+_BEFORE_APPLY = "before-first-apply"
+"""The manager to which the API server gives what an object without owners had before its first server-side apply."""
 _HARMLESS = frozenset(
     f"{_TEMPLATE}.metadata.{name}"
-    for name in ("annotations.kubectl.kubernetes.io/restartedAt", "creationTimestamp")
+    for name in (
+        "annotations",
+        "labels",
+        "annotations.kubectl.kubernetes.io/restartedAt",
+        "creationTimestamp",
+    )
 )
-"""The first starts the same pods again, and the other is never set."""
+"""Fields without a meaning of their own: maps whose entries are owned one by one, a restart, and a time that is never
+set."""
 
 
 def template_changes(
@@ -38,15 +46,46 @@ def template_changes(
 
     The manager is empty for a field of the manifest that nobody owns: a client has removed it.
     """
+    own, others = _of_template(managed_fields, owner)
+    yield from _removed(_template(manifest), own, others, _TEMPLATE)
+    for path, manager, declared in _foreign(manifest, own, others):
+        if declared or manager != _BEFORE_APPLY:
+            yield path, manager
+
+
+def template_additions(
+    manifest: Mapping[str, Any], managed_fields: Any, owner: str
+) -> Iterator[tuple[str, str]]:
+    """Yield path and manager of each field of a pod template that another manager has and the manifest does not set.
+
+    An upgrade leaves those as they are: an annotation of a tool that restarts pods, or what the API server set by
+    default for the client that created the object.
+    """
+    own, others = _of_template(managed_fields, owner)
+    for path, manager, declared in _foreign(manifest, own, others):
+        if not declared:
+            yield path, manager
+
+
+def _template(manifest: Mapping[str, Any]) -> Any:
+    return (manifest.get("spec") or {}).get("template")
+
+
+def _of_template(managed_fields: Any, owner: str) -> tuple[OwnedFields, OwnedFields]:
     own, others = owned_fields(managed_fields, owner)
     for key in ("f:spec", "f:template"):
         own, others = below(own, key), below(others, key)
-    template = (manifest.get("spec") or {}).get("template")
-    yield from _removed(template, own, others, _TEMPLATE)
+    return own, others
+
+
+def _foreign(
+    manifest: Mapping[str, Any], own: OwnedFields, others: OwnedFields
+) -> Iterator[tuple[str, str, bool]]:
+    """Yield path, manager, and whether the manifest sets it, of each field that only others own."""
     for manager, tree in others:
-        for path in _added(tree, own, _TEMPLATE, _DEEPEST):
+        for path, declared in _added(tree, own, _template(manifest), _TEMPLATE, _DEEPEST):
             if path not in _HARMLESS:
-                yield path, manager
+                yield path, manager, declared
 
 
 def _removed(node: Any, own: OwnedFields, others: OwnedFields, path: str) -> Iterator[tuple[str, str]]:
@@ -68,17 +107,26 @@ def _removed(node: Any, own: OwnedFields, others: OwnedFields, path: str) -> Ite
                 yield from _removed(item, below(own, key), below(others, key), selected)
 
 
-def _added(tree: FieldTree, own: OwnedFields, path: str, depth: int) -> Iterator[str]:
-    """Yield the fields of another manager that the owner does not share."""
+def _added(tree: FieldTree, own: OwnedFields, node: Any, path: str, depth: int) -> Iterator[tuple[str, bool]]:
+    """Yield the fields of another manager that the owner does not share, and whether the manifest sets each."""
     if any(not shared for _, shared in own):
         return
     children = {key: child for key, child in tree.items() if key != "." and isinstance(child, Mapping)}
     if not children or not depth:
         if not own:
-            yield path
+            yield path, node is not None
         return
     for key, child in children.items():
-        yield from _added(child, below(own, key), path + _step(key), depth - 1)
+        yield from _added(child, below(own, key), _part(node, key), path + _step(key), depth - 1)
+
+
+def _part(node: Any, key: str) -> Any:
+    """Return the part of a manifest at a key of owned fields, None if it has none."""
+    start, _, name = key.partition(":")
+    if start == "f":
+        return node.get(name) if isinstance(node, Mapping) else None
+    items = node if isinstance(node, list) else ()
+    return next((item for item in items if item_keys([("", {key: {}})], item)), None)
 
 
 def _step(key: str) -> str:
@@ -92,16 +140,21 @@ def _step(key: str) -> str:
         return f"[{json.dumps(key)}]"
 
 
-def judge_template(drift: DriftReading, left: Sequence[tuple[str, str]] = ()) -> HealthCheck | None:
+def judge_template(
+    drift: DriftReading, left: Sequence[tuple[str, str]] = (), before: Collection[FieldDrift] = ()
+) -> HealthCheck | None:
     """Return a check that passes no gate if somebody changed the pod template of a controller; else None.
 
     Its pods then say nothing about the version that was approved. `left` has the objects and fields that the plan
-    leaves to other managers: those were approved as they are.
+    leaves to other managers: those were approved as they are. `before` has the additions that the same managers had
+    made before the upgrade, which the plan names: the version that ran before had them, too.
     """
     changed = [
         each
         for each in drift.fields
-        if each.field.startswith(_TEMPLATE) and not any(_covers(field, each) for field in left)
+        if each.field.startswith(_TEMPLATE)
+        and each not in before
+        and not any(_covers(field, each) for field in left)
     ]
     if not changed:
         return None

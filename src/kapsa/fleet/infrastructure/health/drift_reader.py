@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -14,7 +14,7 @@ from kapsa.fleet.infrastructure.operations.release_objects import ReleaseObjects
 from kapsa.fleet.infrastructure.preflight.manifest_documents import object_name
 from kapsa.runtime import Client, Forbidden, GroupVersionKind, NotFound, UnknownKind
 
-__all__ = ["read_drift"]
+__all__ = ["CompareOwners", "read_drift"]
 
 _HELM = "helm"
 _PARALLEL = 8
@@ -31,10 +31,11 @@ async def read_drift(
     *,
     kinds: Collection[str] = (),
     compare: CompareOwners = changed_fields,
+    most: int = _MOST_FIELDS,
 ) -> DriftReading:
     """Return the drift of a release, or of its objects of some kinds. CRDs are left out: the fleet applies them.
 
-    `compare` decides what drift is: `changed_fields`, or `template_changes` for a gate.
+    `compare` decides what drift is: `changed_fields`, or `template_changes` for a gate. `most` fields are returned.
     """
     installed = await read_objects(client, release)
     if installed is None:
@@ -44,15 +45,15 @@ async def read_drift(
 
     async def one(manifest: Mapping[str, Any]) -> list[FieldDrift]:
         async with slots:
-            return await _object_drift(client, installed, manifest, compare)
+            return list(itertools.islice(await _object_drift(client, installed, manifest, compare), most))
 
     drifts = await asyncio.gather(*(one(each) for each in chosen[:_MOST_OBJECTS]))
-    return DriftReading(now, tuple(itertools.islice(itertools.chain.from_iterable(drifts), _MOST_FIELDS)))
+    return DriftReading(now, tuple(itertools.islice(itertools.chain.from_iterable(drifts), most)))
 
 
 async def _object_drift(
     client: Client, installed: ReleaseObjects, manifest: Mapping[str, Any], compare: CompareOwners
-) -> list[FieldDrift]:
+) -> Iterable[FieldDrift]:
     kind, name = kind_of(manifest), str(manifest["metadata"].get("name", ""))
     namespace = ""
     try:
@@ -64,7 +65,6 @@ async def _object_drift(
     except NotFound:
         return [FieldDrift(object_name(manifest, namespace), "", "")]
     changes = compare(manifest, live["metadata"].get("managedFields"), _HELM)
-    return [
-        FieldDrift(object_name(manifest, namespace), field, clean_text(manager))
-        for field, manager in itertools.islice(changes, _MOST_FIELDS)
-    ]
+    return (
+        FieldDrift(object_name(manifest, namespace), field, clean_text(manager)) for field, manager in changes
+    )

@@ -19,14 +19,19 @@ from kapsa.fleet.domain.health import OperatorHealth
 from kapsa.fleet.domain.health.certificates import CertificateReading, judge_certificates
 from kapsa.fleet.domain.health.drift import DriftReading
 from kapsa.fleet.domain.health.judgement import judge_operator
-from kapsa.fleet.domain.health.memory import HealthLimits, HealthMemory, interrupt
+from kapsa.fleet.domain.health.memory import HealthLimits, HealthMemory, ResourceBaseline, interrupt
 from kapsa.fleet.domain.health.resources import baseline_of
-from kapsa.fleet.domain.health.templates import judge_template, template_changes, unread_template
+from kapsa.fleet.domain.health.templates import (
+    judge_template,
+    template_additions,
+    template_changes,
+    unread_template,
+)
 from kapsa.fleet.domain.rollout.plans import FieldConflict
 from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.clusters.answers import answering, clean_text, reason_of
 from kapsa.fleet.infrastructure.health.cluster_facts import ClusterHealthReading
-from kapsa.fleet.infrastructure.health.drift_reader import read_drift
+from kapsa.fleet.infrastructure.health.drift_reader import CompareOwners, read_drift
 from kapsa.fleet.infrastructure.health.metrics import HealthMetrics
 from kapsa.fleet.infrastructure.health.release_reader import ReleaseReader
 from kapsa.fleet.infrastructure.health.workload_reader import WORKLOADS
@@ -43,6 +48,8 @@ _ACTOR = "system:health"
 _SECONDS = 25.0
 """The longest reading of one release. A sweep may take this for each."""
 _DRIFT_SECONDS = 10.0
+_MOST_TEMPLATE_FIELDS = 2000
+"""A client that creates an object owns each field that the API server sets by default: dozens in one template."""
 _PARALLEL = 4
 """Releases of a cluster that are read at a time, over the few connections of its client."""
 
@@ -94,7 +101,8 @@ class OperatorObserver:
     ) -> None:
         """Store what an upgrade is compared with, before it.
 
-        Resources that are not current now do not count against it. Leases that the live release holds now must be
+        Resources that are not current now do not count against it, nor do fields that other managers have added to
+        pod templates. Leases that the live release holds now must be
         renewed after it: without this reading, one that no sweep has seen yet would not be missed.
         """
         async with self._transactions.transaction() as connection:
@@ -102,8 +110,9 @@ class OperatorObserver:
         async with self._reading(cluster_id, "operator.baseline", str(operator_id)) as reading:
             kinds = await reading.facts.kinds(await reading.facts.definitions(origin.crds))
             await self._read(reading, cluster_id, live, relative=False)
+            additions = await _templates(reading, live, template_additions)
         async with self._transactions.transaction() as connection:
-            baseline = baseline_of(kinds, reading.now)
+            baseline = msgspec.structs.replace(baseline_of(kinds, reading.now), templates=additions.fields)
             await self._store.put_baseline(connection, cluster_id, operator_id, baseline)
 
     async def sweep(self, cluster_id: uuid.UUID) -> int:
@@ -160,7 +169,7 @@ class OperatorObserver:
         health, memory = judge_operator(facts, memory, baseline, self._limits, reading.now)
         drift = await self._drift(reading, release, stored, health.revision, read=not relative)
         if relative:
-            health = await self._of_template(reading, release, health, left)
+            health = await self._of_template(reading, release, health, left, baseline)
         if facts.certificates is not None:
             earlier = judge_certificates(facts.certificates, reading.now)
         health = _presentable(msgspec.structs.replace(health, drift=drift, certificates=earlier))
@@ -212,14 +221,14 @@ class OperatorObserver:
         release: ReleaseRef,
         health: OperatorHealth,
         left: tuple[FieldConflict, ...],
+        baseline: ResourceBaseline | None,
     ) -> OperatorHealth:
         """Return health for a gate: pods prove nothing about a version if somebody changed their template."""
         try:
             async with asyncio.timeout(_DRIFT_SECONDS):
-                drift = await read_drift(
-                    reading.client, release, reading.now, kinds=WORKLOADS, compare=template_changes
-                )
-            check = judge_template(drift, [(each.object, each.field) for each in left])
+                drift = await _templates(reading, release, template_changes)
+            before = frozenset(baseline.templates if baseline else ())
+            check = judge_template(drift, [(each.object, each.field) for each in left], before)
         except (Unauthorized, CredentialError):
             raise
         except (ClientError, TimeoutError) as error:
@@ -263,6 +272,13 @@ class _Reading:
         self.client = client
         self.now = now
         self.facts = ClusterHealthReading(client, now, metrics)
+
+
+async def _templates(reading: _Reading, release: ReleaseRef, compare: CompareOwners) -> DriftReading:
+    """Return what is not as in the manifest of a release in the pod templates of its controllers."""
+    return await read_drift(
+        reading.client, release, reading.now, kinds=WORKLOADS, compare=compare, most=_MOST_TEMPLATE_FIELDS
+    )
 
 
 def _presentable(health: OperatorHealth) -> OperatorHealth:

@@ -1,14 +1,16 @@
 """The trial of one object: a dry run of the server-side apply that Helm would make, as the manager `helm`."""
 
+import itertools
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from kapsa.adapters.redaction import printable, redact
 from kapsa.fleet.domain.field_paths import without_field
+from kapsa.fleet.domain.health.templates import template_additions
 from kapsa.fleet.domain.rollout.deployments import ConflictPolicy
 from kapsa.fleet.domain.rollout.plans import FieldConflict, PreflightProblem
 from kapsa.fleet.domain.rollout.releases import ReleaseRef
@@ -32,6 +34,7 @@ MANAGER = "helm"
 _ROUNDS = 3
 _STAND_IN = "default"
 _LONGEST = 600
+_MOST_ADDITIONS = 500
 _NO_RIGHT = re.compile(r'User "[^"]*" cannot |is attempting to grant RBAC permissions not currently held')
 _DENIED = re.compile(
     r"admission webhook|ValidatingAdmissionPolicy|MutatingAdmissionPolicy|exceeded quota|violates "
@@ -72,8 +75,9 @@ class ObjectTrial:
         """Try an object in its own namespace, under the conflict policy."""
         conflicts: list[FieldConflict] = []
         error: ApiError | None = None
+        applied: Mapping[str, Any] = {}
         for _ in range(_ROUNDS):
-            error = await self._apply(content, namespace, force=False)
+            applied, error = await self._apply(content, namespace, force=False)
             foreign = [each for each in field_owners(error) if not self._is_ours(each)]
             conflicts += [FieldConflict(name, each.field, each.manager) for each in foreign]
             if not foreign or self._policy is not ConflictPolicy.LEAVE:
@@ -84,8 +88,9 @@ class ObjectTrial:
             content = rest
         if field_owners(error):
             # Conflicts are checked before admission: what the cluster thinks of the object comes with force only.
-            error = await self._apply(content, namespace, force=True)
+            applied, error = await self._apply(content, namespace, force=True)
         problems, notices = self._judge(error, name)
+        notices += tuple(_additions(content, applied, name))
         return ObjectOutcome(content, tuple(dict.fromkeys(conflicts)), problems, notices)
 
     async def attempt_elsewhere(self, content: dict[str, Any], name: str, namespace: str) -> ObjectOutcome:
@@ -109,17 +114,19 @@ class ObjectTrial:
             )
         return ObjectOutcome(content)
 
-    async def _apply(self, content: Mapping[str, Any], namespace: str, *, force: bool) -> ApiError | None:
-        """Return the error of a dry run, None if the object would be applied."""
+    async def _apply(
+        self, content: Mapping[str, Any], namespace: str, *, force: bool
+    ) -> tuple[Mapping[str, Any], ApiError | None]:
+        """Return the object as a dry run leaves it, or the error of the dry run."""
         try:
-            await self._client.apply(
+            applied = await self._client.apply(
                 self._owned(content), force=force, namespace=namespace, field_manager=MANAGER, dry_run=True
             )
         except (Unauthorized, TooManyRequests, Unavailable, ServerTimeout):
             raise  # says nothing about the object
         except ApiError as error:
-            return error
-        return None
+            return {}, error
+        return applied, None
 
     def _owned(self, content: Mapping[str, Any]) -> dict[str, Any]:
         """Return the object with the marks that Helm adds to each object of a release."""
@@ -153,6 +160,20 @@ class ObjectTrial:
         if isinstance(error, NotFound) and error.status.details and "role" in error.status.details.kind:
             return (), ()  # a binding to a role of the same manifest, which is applied before it
         return (PreflightProblem(_check(error), f"{name}: {text}"),), ()
+
+
+def _additions(content: Mapping[str, Any], applied: Mapping[str, Any], name: str) -> Iterator[str]:
+    """Yield a sentence for each manager whose own fields of a pod template an upgrade would leave as they are."""
+    owners = (applied.get("metadata") or {}).get("managedFields")
+    fields: dict[str, list[str]] = {}
+    for field, manager in itertools.islice(template_additions(content, owners, MANAGER), _MOST_ADDITIONS):
+        fields.setdefault(manager, []).append(field)
+    for manager, own in fields.items():
+        more = f" and {len(own) - 3} more" if len(own) > 3 else ""
+        text = (
+            f"{manager} has set {', '.join(own[:3])}{more}, which the chart does not; the upgrade leaves that"
+        )
+        yield f"{name}: {' '.join(redact(printable(text)).split())[:_LONGEST]}"
 
 
 def _without_fields(content: dict[str, Any], owners: list[FieldOwner]) -> dict[str, Any] | None:
