@@ -171,6 +171,37 @@ def test_a_resource_without_status_counts_only_if_its_controller_writes_them() -
     assert (quiet.evidence, loud.evidence) == (H, F)
 
 
+def test_resources_say_whether_a_status_was_written_since_the_pods_became_ready() -> None:
+    readings, running = Readings(), workload(pod())
+
+    def proof(written: str, *pods: PodFacts, revision: int = 2) -> str:
+        kinds = (KindFacts("Widget", 4, 4, (), f"2026-01-01T00:00:{written}Z"),)
+        health = readings.read(workloads=workload(*pods) if pods else running, kinds=kinds, revision=revision)
+        return check_of(health, CheckKind.RESOURCES).message.partition("; ")[2]
+
+    none, some = (
+        f"{word} status was written since the pods of this revision became ready" for word in ("no", "a")
+    )
+    assert [proof("01", pod(ready=False)), proof("02"), proof("02")] == [none] * 3
+    assert [proof("03"), proof("03")] == [some] * 2
+    assert proof("03", revision=3) == none
+
+
+def test_one_change_that_is_ignored_is_unknown_until_any_status_is_written() -> None:
+    readings, running = Readings(baseline_of((), START)), workload(pod())
+    lagging = PendingResource("uid-1", "w1", ResourceState.LAGGING)
+
+    def read(written: str) -> HealthCheck:
+        kinds = (KindFacts("Widget", 1000, 1000, (lagging,), f"2026-01-01T00:00:{written}Z"),)
+        return check_of(readings.read(workloads=running, kinds=kinds), CheckKind.RESOURCES)
+
+    checks = [read("01") for _ in range(6)]
+    assert [check.evidence for check in checks] == [H, H, H, H, U, U]
+    assert checks[-1].reason == "NoReconciliation"
+    assert "w1 is not reconciled" in checks[-1].message
+    assert read("02").evidence is H
+
+
 def lease(renewed: str, *, current: bool = True, fresh: bool = False) -> tuple[LeaseFacts, ...]:
     return (LeaseFacts("operators/leader", "manager-1_x", current, renewed, timedelta(seconds=15), fresh),)
 

@@ -112,6 +112,30 @@ async def test_a_controller_that_reconciles_nothing_fails_its_resources_check(
     assert (check.evidence, check.reason) == (F, "NotReconciled")
 
 
+async def test_a_controller_that_renews_its_lease_and_ignores_a_change_fails_its_resources_check(
+    operator: OperatorFixture,
+) -> None:
+    await operator.define()
+    await operator.create_widgets(20)
+    await operator.reconcile(*WIDGETS)
+    await operator.install()
+    await operator.ready()
+    await operator.renew_lease()
+    healthy = check_of(await operator.observe(), CheckKind.RESOURCES)
+    assert healthy.evidence is H
+    assert "no status was written since the pods of this revision became ready" in healthy.message
+    await operator.client.patch(KIND, WIDGETS[0], {"spec": {"size": 99}}, namespace="default")
+    for _ in range(5):
+        operator.pass_time(30)
+        await operator.renew_lease()
+        last = await operator.observe()
+    assert {check.kind: (check.evidence, check.reason) for check in last.checks} == {
+        CheckKind.PODS: (H, "Passed"),
+        CheckKind.RESOURCES: (F, "NotReconciled"),
+        CheckKind.LEASE: (H, "Passed"),
+    }
+
+
 async def test_a_controller_that_stops_renewing_its_lease_fails(operator: OperatorFixture) -> None:
     await operator.install()
     await operator.ready()

@@ -8,7 +8,12 @@ import msgspec
 from kapsa.fleet.domain.health.certificates import CertificateFacts
 from kapsa.fleet.domain.health.leases import LeaseFacts, judge_leases, remember_leases
 from kapsa.fleet.domain.health.memory import HealthLimits, HealthMemory, ResourceBaseline, recall, without_gap
-from kapsa.fleet.domain.health.resources import KindFacts, judge_resources, remember_resources
+from kapsa.fleet.domain.health.resources import (
+    KindFacts,
+    judge_resources,
+    remember_resources,
+    remember_writes,
+)
 from kapsa.fleet.domain.health.verdicts import CheckKind, Evidence, HealthCheck, OperatorHealth
 from kapsa.fleet.domain.health.webhooks import ProbeFacts, judge_probes
 from kapsa.fleet.domain.health.workloads import WorkloadFacts, count_ready, judge_workloads, remember_pods
@@ -46,12 +51,15 @@ def judge_operator(
     first = judge_workloads(facts.workloads, pods, limits)
     ready = first.evidence is Evidence.HEALTHY and CheckKind.PODS not in unread
     ready_since = (memory.ready_since or now) if ready else None
+    written = remember_writes(facts.kinds, memory) if ready_since is not None else {}
     settled = ready_since is not None and now - ready_since >= limits.settle
     checks = (
         first,
         judge_probes(CheckKind.WEBHOOKS, facts.probes, limits, settled=settled),
         judge_probes(CheckKind.CONVERSION, facts.probes, limits, settled=settled),
-        judge_resources(facts.kinds, baseline, waiting, limits, now) if facts.kinds else None,
+        judge_resources(facts.kinds, baseline, waiting, limits, now, written=written)
+        if facts.kinds
+        else None,
         judge_leases(facts.leases, memory, limits, now),
     )
     # A part that could not be read is remembered as it was.
@@ -60,6 +68,7 @@ def judge_operator(
         ready_since=memory.ready_since if CheckKind.PODS in unread else ready_since,
         pods=memory.pods if CheckKind.PODS in unread else pods,
         waiting=memory.waiting if CheckKind.RESOURCES in unread else waiting,
+        written=memory.written if CheckKind.PODS in unread else written,
         leases=memory.leases if CheckKind.PODS in unread else remember_leases(facts.leases, memory, now),
         pods_read=memory.pods_read.after(now, read=CheckKind.PODS not in unread),
         resources_read=memory.resources_read.after(now, read=CheckKind.RESOURCES not in unread),

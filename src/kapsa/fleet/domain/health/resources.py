@@ -5,7 +5,7 @@ too long; until then it is evidence for neither side.
 """
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -20,6 +20,7 @@ __all__ = [
     "baseline_of",
     "judge_resources",
     "remember_resources",
+    "remember_writes",
 ]
 
 _MOST_KEYS = 5000
@@ -54,6 +55,8 @@ class KindFacts(msgspec.Struct, frozen=True):
     reported: int
     """The number of resources with a status."""
     pending: tuple[PendingResource, ...] = ()
+    written: str = ""
+    """The time of the last write of a status, by the cluster's clock. It is compared, and never read as a time of ours."""
 
     @property
     def counted(self) -> tuple[PendingResource, ...]:
@@ -77,20 +80,42 @@ def remember_resources(
     return {key: memory.waiting.get(key, now) for key in keys[:_MOST_KEYS]}
 
 
+def remember_writes(kinds: Sequence[KindFacts], memory: HealthMemory) -> dict[str, str]:
+    """Return the last write of a status of each kind, as it was when the pods of the revision became ready."""
+    return {**{kind.kind: kind.written for kind in kinds}, **memory.written}
+
+
 def judge_resources(
     kinds: Sequence[KindFacts],
     baseline: ResourceBaseline | None,
     waiting: dict[str, datetime],
     limits: HealthLimits,
     now: datetime,
+    *,
+    written: Mapping[str, str],
 ) -> HealthCheck:
-    """Return the check of all custom resources. `waiting` is what `remember_resources` returned."""
+    """Return the check of all custom resources.
+
+    `waiting` and `written` are what `remember_resources` and `remember_writes` returned. Statuses that were right before
+    and are right now pass: a controller that works has nothing to write then. The message says whether one was written.
+    """
     exempt = baseline.keys if baseline else frozenset()
-    worst = worst_check(_kind(kind, exempt, waiting, limits, now) for kind in kinds if kind.total)
+    worst = worst_check(
+        _kind(kind, exempt, waiting, limits, now, idle=baseline is not None and not _writes((kind,), written))
+        for kind in kinds
+        if kind.total
+    )
     if worst is not None and worst.evidence is not Evidence.HEALTHY:
         return worst
     total = sum(kind.total for kind in kinds)
-    return _check(Evidence.HEALTHY, "Passed", f"{total} resources of {len(kinds)} kinds are reconciled")
+    proof = "a status was written" if _writes(kinds, written) else "no status was written"
+    message = f"{total} resources of {len(kinds)} kinds are current; {proof} since the pods of this revision became ready"
+    return _check(Evidence.HEALTHY, "Passed", message)
+
+
+def _writes(kinds: Sequence[KindFacts], written: Mapping[str, str]) -> bool:
+    """Return whether a status was written since the pods became ready."""
+    return any(kind.written > written.get(kind.kind, kind.written) for kind in kinds)
 
 
 def _kind(
@@ -99,14 +124,24 @@ def _kind(
     waiting: dict[str, datetime],
     limits: HealthLimits,
     now: datetime,
+    *,
+    idle: bool,
 ) -> HealthCheck:
+    """Return the check of one kind. `idle` is True in a gate before any status of it was written."""
     pending = [each for each in kind.counted if each.uid not in exempt]
     overdue = [each for each in pending if _counts(each, waiting.get(each.uid, now), limits, now)]
     if len(overdue) >= limits.error_share * kind.total and overdue:
         return _check(Evidence.FAILING, _reason(overdue), _message(kind, overdue))
     if len(pending) >= limits.error_share * kind.total and pending:
         return _check(Evidence.UNKNOWN, "ResourcesInProgress", _message(kind, pending))
-    return _check(Evidence.HEALTHY, "Passed", f"{kind.total} {kind.kind} are reconciled")
+    ignored = [each for each in overdue if each.state is ResourceState.LAGGING]
+    if idle and ignored:
+        # Too few to blame the version, which may have good reasons. But nothing shows that it reconciles, either.
+        message = (
+            f"{_message(kind, ignored)}; no status was written since the pods of this revision became ready"
+        )
+        return _check(Evidence.UNKNOWN, "NoReconciliation", message)
+    return _check(Evidence.HEALTHY, "Passed", f"{kind.total} {kind.kind} are current")
 
 
 def _counts(each: PendingResource, since: datetime, limits: HealthLimits, now: datetime) -> bool:

@@ -71,12 +71,20 @@ class CrdContent(msgspec.Struct, frozen=True):
         return (self.spec.conversion or {}).get("strategy") == "Webhook"
 
 
+class _Write(msgspec.Struct, frozen=True):
+    """The last write of one field manager."""
+
+    subresource: str = ""
+    time: str = ""
+
+
 class _ResourceMetadata(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     namespace: str = ""
     uid: str = ""
     generation: int = 0
     deletion_timestamp: str | None = None
+    managed_fields: tuple[_Write, ...] = ()
 
 
 class _Resource(msgspec.Struct, frozen=True):
@@ -97,17 +105,26 @@ async def read_kind(client: Client, crd: CrdContent) -> KindFacts:
     version = crd.stored
     has_status = "status" in (version.subresources or {})
     total = reported = 0
+    written = ""
     pending: list[PendingResource] = []
     async for page in client.pages(crd.kind(version), into=_Resource, limit=_PAGE):
         for each in page.items:
             total += 1
             reported += bool(each.status)
+            written = max(written, _written(each))
             state = _state(each, has_status)
             if state is not None:
                 pending.append(state)
         if total >= _MOST_RESOURCES:
             break
-    return KindFacts(crd.spec.names.kind, total, reported, tuple(pending))
+    return KindFacts(crd.spec.names.kind, total, reported, tuple(pending), written)
+
+
+def _written(resource: _Resource) -> str:
+    """Return the time of the last write of a status, as the API server has it; empty if there was none."""
+    return max(
+        (each.time for each in resource.metadata.managed_fields if each.subresource == "status"), default=""
+    )
 
 
 def _state(resource: _Resource, has_status: bool) -> PendingResource | None:
