@@ -10,7 +10,8 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import msgspec
@@ -60,7 +61,8 @@ class ManagerApi:
             headers={"Authorization": f"Bearer {token}", "User-Agent": f"kapsa/{__version__}"},
             timeout=_TIMEOUT,
             connector=aiohttp.TCPConnector(ssl=context),
-            trust_env=not is_loopback(url),  # proxies; a token for this machine goes to no other
+            # Not trust_env, which reads a password of .netrc, too, and refuses to send it along with a token.
+            proxy=_proxy(url),
         )
 
     async def close(self) -> None:
@@ -181,6 +183,15 @@ class ManagerApi:
                 why = f"the connection broke: {printable(error)[:300]}"
                 advice = "run the command again"
         return ManagerUnavailable(f"no answer from the manager at {self.url}: {why}; {advice}")
+
+
+def _proxy(url: str) -> str | None:
+    """Return the proxy of the environment for an address. A token for this machine goes to no other."""
+    parts = urlsplit(url)
+    if is_loopback(url) or proxy_bypass(parts.hostname or ""):
+        return None
+    proxies = getproxies()
+    return proxies.get(parts.scheme) or proxies.get("all")
 
 
 def _if_match(version: int | None) -> dict[str, str]:
