@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from kapsa.cli.fleet.client.manager_api import ManagerApi
-from kapsa.cli.fleet.client.problems import ManagerUnavailable
+from kapsa.cli.fleet.client.problems import ManagerUnavailable, refusal
+from kapsa.cli.fleet.people.watch import read_history
 
 
 class CannedServer:
@@ -19,19 +20,20 @@ class CannedServer:
     def __init__(self, body: bytes, status: str, kind: str) -> None:
         self.requests: list[str] = []
         self.address = ""
-        self._response = (
-            f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-            + body
-        )
+        head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        self._response = head.encode() + body
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while head := await reader.readline():
-            self.requests.append(head.decode().strip())
+        try:
+            self.requests.append((await reader.readline()).decode().strip())
             while (await reader.readline()).strip():
                 pass
             writer.write(self._response)
             await writer.drain()
-        writer.close()
+        except ConnectionError:
+            return  # a client that does not read everything
+        finally:
+            writer.close()
 
 
 @asynccontextmanager
@@ -62,3 +64,54 @@ async def test_a_password_in_netrc_is_in_nobodys_way_and_a_proxy_is_used(
         finally:
             await api.close()
     assert proxy.requests == ["CONNECT fleet.example.com:443 HTTP/1.1"]
+
+
+@asynccontextmanager
+async def called(server: CannedServer) -> AsyncIterator[ManagerApi]:
+    api = ManagerApi(server.address, "a.b.c")
+    try:
+        yield api
+    finally:
+        await api.close()
+
+
+@pytest.mark.parametrize("body", [b"[1,2]", b"null", b'{"x":1}', b'{"items":3}', b'{"items":["x"]}'])
+async def test_a_list_of_another_shape_is_reported_in_one_sentence(body: bytes) -> None:
+    async with canned(body) as server, called(server) as api:
+        with pytest.raises(ManagerUnavailable, match="is not what kapsa"):
+            [each async for each in api.items("/clusters")]
+
+
+async def test_a_list_without_an_end_is_ended() -> None:
+    async with canned(b'{"items":[{"name":"a"}],"nextCursor":"b"}') as server, called(server) as api:
+        with pytest.raises(ManagerUnavailable, match="repeats a page"):
+            [each async for each in api.items("/clusters")]
+        assert [each async for each in api.items("/clusters", limit=1)] == [{"name": "a"}]
+
+
+async def test_a_history_without_an_end_is_ended() -> None:
+    event = b'{"kind":"Created","message":"","cluster":"","at":"2026-01-01T00:00:00Z","sequence":1}'
+    body = b'{"items":[%s],"lastSequence":1}' % event
+    async with canned(body) as server, called(server) as api:
+        assert len([each async for each in read_history(api, "1", after=1)]) == 1
+        assert len(server.requests) == 1
+
+
+async def test_an_answer_that_is_too_large_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kapsa.cli.fleet.client.manager_api._LARGEST_ANSWER", 1 << 20)
+    async with canned(b" " * (2 << 20)) as server, called(server) as api:
+        with pytest.raises(ManagerUnavailable, match="larger than 1 MB"):
+            await api.get("/clusters")
+
+
+async def test_a_filter_is_sent_whatever_its_word_is() -> None:
+    async with canned(b'{"items":[]}') as server, called(server) as api:
+        await api.get(
+            "/deployments", operator="false", cluster="None", active=False, all=True, after=0, phase=None
+        )
+    assert server.requests[0].split()[1].partition("?")[2] == "operator=false&cluster=None&all=true&after=0"
+
+
+def test_a_problem_of_any_shape_is_a_refusal() -> None:
+    for problem in ({"errors": 3}, {"errors": {"a": 1}}, {"errors": [3], "detail": [1]}, [1], None):
+        assert "was refused (400)" in str(refusal("GET /x", 400, problem))

@@ -30,6 +30,7 @@ LARGEST_PAGE = 200
 _TIMEOUT = aiohttp.ClientTimeout(total=300, sock_connect=15)
 _ATTEMPTS = 4
 _PAUSE = 0.5
+_LARGEST_ANSWER = 64 << 20
 _UNDER_WAY = "is being handled"
 
 
@@ -47,6 +48,13 @@ def as_type(answer: Any, kind: type[Answer]) -> Answer:
             f"the manager's answer is not what kapsa {__version__} expects ({printable(error)}): "
             "use the version of the manager, or -o json"
         ) from None
+
+
+class _Page(msgspec.Struct, frozen=True, rename="camel"):
+    """A page of a list, as each list of the API has it."""
+
+    items: list[dict[str, Any]]
+    next_cursor: str | None = None
 
 
 class ManagerApi:
@@ -96,13 +104,15 @@ class ManagerApi:
         cursor, count = "", 0
         while True:
             size = min(LARGEST_PAGE, limit - count) if limit else LARGEST_PAGE
-            page = await self.get(path, **query, limit=size, cursor=cursor)
-            for item in page["items"]:
+            page = as_type(await self.get(path, **query, limit=size, cursor=cursor), _Page)
+            for item in page.items[: limit - count] if limit else page.items:
                 yield item
-            count += len(page["items"])
-            cursor = page.get("nextCursor") or ""
-            if not cursor or (limit and count >= limit):
+            count += len(page.items)
+            if not page.next_cursor or (limit and count >= limit):
                 return
+            if page.next_cursor == cursor or not page.items:
+                raise ManagerUnavailable(f"{self.url} lists {path} without end: it repeats a page")
+            cursor = page.next_cursor
 
     async def _call(
         self,
@@ -142,9 +152,19 @@ class ManagerApi:
             method, url, data=content, headers=headers, allow_redirects=False
         ) as response:
             self._set_clock(response.headers.get("Date", ""))
-            text = await response.read()
+            text = await self._read(response)
             retry_after = response.headers.get("Retry-After", "")
             return response.status, self._decoded(response, text), retry_after
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        content = bytearray()
+        async for chunk in response.content.iter_any():
+            content += chunk
+            if len(content) > _LARGEST_ANSWER:
+                raise ManagerUnavailable(
+                    f"the answer of {self.url} is larger than {_LARGEST_ANSWER >> 20} MB: check the address"
+                )
+        return bytes(content)
 
     def _decoded(self, response: aiohttp.ClientResponse, text: bytes) -> Any:
         if not text and response.status < 300:
@@ -199,7 +219,9 @@ def _if_match(version: int | None) -> dict[str, str]:
 
 
 def _texts(query: Mapping[str, object]) -> dict[str, str]:
-    texts = {
-        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in query.items()
+    given = {
+        name: value
+        for name, value in query.items()
+        if value is not None and value is not False and value != ""
     }
-    return {name: text for name, text in texts.items() if text not in ("", "None", "false")}
+    return {name: "true" if value is True else str(value) for name, value in given.items()}

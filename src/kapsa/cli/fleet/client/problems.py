@@ -40,7 +40,8 @@ def refusal(call: str, status: int, problem: Any, retry_after: str = "") -> Call
     """Return the error for a problem document, with the offending fields and what to do."""
     document = problem if isinstance(problem, dict) else {}
     detail = printable(document.get("detail") or "no reason was given")[:_TRUNCATE]
-    fields = [each for each in document.get("errors") or () if isinstance(each, dict)]
+    errors = document.get("errors")
+    fields = [each for each in errors if isinstance(each, dict)] if isinstance(errors, list) else []
     texts = [f"{each.get('path', '')}: {each.get('message', '')}" for each in fields]
     extra = [printable(text) for text in texts if str(text).partition(": ")[2] not in detail]
     detail = "; ".join([detail, *extra])[:_TRUNCATE]

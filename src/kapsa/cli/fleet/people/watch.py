@@ -144,6 +144,6 @@ async def read_history(api: ManagerApi, deployment_id: str, *, after: int = 0) -
         history = as_type(answer, DeploymentHistory)
         for each in answer["items"]:
             yield each
-        if not history.items:
+        if not history.items or history.last_sequence <= after:
             return
         after = history.last_sequence
