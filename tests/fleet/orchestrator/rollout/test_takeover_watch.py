@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import time
 import uuid
 from datetime import datetime, timedelta
 
@@ -13,8 +15,9 @@ from hypothesis import strategies as st
 from kapsa.fleet.domain.rollout.deployments import DeploymentPhase
 from kapsa.fleet.domain.rollout.strategies import DirectStrategy
 from kapsa.fleet.infrastructure.postgres.database import Database
-from kapsa.fleet.orchestrator.ports.leases import LeaseGuard
+from kapsa.fleet.orchestrator.ports.leases import LeaseGuard, LeaseLost, elapsed_seconds
 from kapsa.fleet.orchestrator.ports.rollouts import HeldLease
+from kapsa.fleet.orchestrator.rollout.engine import RolloutEngine
 from kapsa.fleet.orchestrator.rollout.takeover_watch import TakeoverWatch
 from tests.fleet.examples import START
 from tests.fleet.orchestrator.rollout.test_replicas import LAPSE, LEASE, stopped_in_helm
@@ -131,3 +134,17 @@ async def test_the_lease_of_a_dead_replica_is_taken_by_one_that_has_watched_it(d
     await task
     assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
     assert [each.revision for each in fleet.clusters["dev-1"].history(RELEASE)] == [1, 2]
+
+
+def test_a_lease_lapses_while_the_machine_is_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert inspect.signature(RolloutEngine).parameters["monotonic"].default is elapsed_seconds
+    guard = LeaseGuard(elapsed_seconds() + 60, elapsed_seconds)
+    guard.check()
+    awake = time.clock_gettime
+
+    def resumed(clock: int) -> float:
+        return awake(clock) + (600 if clock == time.CLOCK_BOOTTIME else 0)
+
+    monkeypatch.setattr(time, "clock_gettime", resumed)
+    with pytest.raises(LeaseLost):
+        guard.check()

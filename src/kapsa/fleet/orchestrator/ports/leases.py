@@ -2,9 +2,21 @@
 
 # ruff: noqa: N818 - the names say what happened
 
+import time
 from collections.abc import Callable
 
-__all__ = ["LeaseError", "LeaseGuard", "LeaseLost"]
+__all__ = ["LeaseError", "LeaseGuard", "LeaseLost", "elapsed_seconds"]
+
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def elapsed_seconds() -> float:
+    """Return the seconds of a clock that never goes back, and that runs on while the machine is suspended.
+
+    `time.monotonic` stops then on Linux: a manager that wakes up would take a lease for its own that others have seen
+    lapse long ago.
+    """
+    return time.clock_gettime(_CLOCK)
 
 
 class LeaseError(Exception):
@@ -16,7 +28,7 @@ class LeaseLost(LeaseError):
 
 
 class LeaseGuard:
-    """The deadline of a lease on this process's own monotonic clock.
+    """The deadline of a lease on this machine's own clock, `elapsed_seconds`.
 
     It counts from before the database was asked, so that it always ends before the lease that others see. A process
     that slept past its lease finds out here, without asking anybody.

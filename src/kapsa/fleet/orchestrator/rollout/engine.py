@@ -1,12 +1,12 @@
 """The engine: claims what is due, and works on as much of it as this replica has slots for."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from datetime import datetime
 
 import structlog
 
+from kapsa.fleet.orchestrator.ports.leases import elapsed_seconds
 from kapsa.fleet.orchestrator.ports.rollouts import RolloutClaim, RolloutStore
 from kapsa.fleet.orchestrator.ports.transactions import Transactions
 from kapsa.fleet.orchestrator.rollout.conductor import RolloutConductor
@@ -34,7 +34,7 @@ class RolloutEngine:
         worker: ClusterWorker | None,
         settings: EngineSettings,
         *,
-        monotonic: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] = elapsed_seconds,
     ) -> None:
         self._transactions = transactions
         self._store = store
