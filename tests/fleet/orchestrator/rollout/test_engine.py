@@ -597,3 +597,14 @@ async def test_a_deployment_that_cannot_be_planned_for_an_unforeseen_reason_stop
     fleet.clusters.on_call = fail
     await fleet.pass_time(timedelta(minutes=3))
     assert (await fleet.deployment(sound.id)).phase is DeploymentPhase.COMPLETED
+
+
+async def test_a_late_renewal_does_not_bring_a_released_lease_back(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    await fleet.create(CANARY)
+    async with database.transaction() as connection:
+        (claim,) = await fleet.store.claim(connection, "a", MINUTE, limit=1)
+        assert await fleet.store.renew(connection, claim, MINUTE)
+        assert await fleet.store.hand_back(connection, claim)
+        assert not await fleet.store.renew(connection, claim, MINUTE)
+        assert await fleet.store.claim(connection, "b", MINUTE, limit=1)

@@ -81,13 +81,14 @@ async def _claim(
 
 
 async def renew_lease(connection: AsyncConnection, claim: RolloutClaim, lease: timedelta) -> bool:
-    """Prolong a lease. Return False if the row has been claimed again or is gone.
+    """Prolong a lease. Return False if it was released, or the row has been claimed again or is gone.
 
     The new end is another one even if the clock stood still or went back: others see by it that the holder lives.
     """
     table = deployment if claim.cluster_id is None else deployment_cluster
     later = func.greatest(NOW + lease, table.c.lease_until + timedelta(microseconds=1))
-    result = await connection.execute(_update(claim).values(lease_until=later))
+    held = _update(claim).where(table.c.lease_until.is_not(None))
+    result = await connection.execute(held.values(lease_until=later))
     return result.rowcount == 1
 
 
