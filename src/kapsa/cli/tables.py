@@ -7,6 +7,7 @@ the cursor of a terminal, hide a line, or rewrite one.
 from __future__ import annotations
 
 import enum
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -29,6 +30,10 @@ __all__ = [
     "print_table",
     "printable",
 ]
+
+
+_CONTROL = re.compile(r"[\x7f-\x9f]")
+"""Control characters that JSON may have as they are, and that some terminals obey."""
 
 
 class OutputFormat(enum.StrEnum):
@@ -92,7 +97,8 @@ def print_document(value: Any, form: OutputFormat) -> None:
 
         typer.echo(to_yaml([builtins]), nl=False)
     else:
-        typer.echo(msgspec.json.format(msgspec.json.encode(builtins), indent=2).decode())
+        text = msgspec.json.format(msgspec.json.encode(builtins), indent=2).decode()
+        typer.echo(_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 
 def format_duration(seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,15 +14,19 @@ from rich.console import Console
 
 from kapsa.cli.fleet.people.inputs import parse_duration, parse_moment, parse_pairs
 from kapsa.cli.fleet.people.windows import parse_windows
+from kapsa.cli.fleet.views.crds import describe_crd
 from kapsa.cli.fleet.views.live import render_deployment
 from kapsa.cli.fleet.views.rollouts import evidence_text, most_telling, stage_lines, wait_text
+from kapsa.cli.tables import OutputFormat, print_document
 from kapsa.cli.target import TargetError
 from kapsa.fleet.domain.health import Evidence, GateProgress
 from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
 from kapsa.fleet.domain.rollout.deployments import DeploymentPhase, VersionDeployment
 from kapsa.fleet.domain.rollout.strategies import CanaryStrategy, StageTarget, stages
 from kapsa.fleet.domain.rollout.targets import TargetState, TargetStep
+from kapsa.fleet.orchestrator.crds.requests import CrdDetail
 from kapsa.fleet.orchestrator.deployment_requests import DeploymentDetails, TargetStatus
+from kapsa.fleet.orchestrator.ports.crds import CrdApproval
 
 NOW = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
 
@@ -198,3 +203,22 @@ def test_a_window_that_means_nothing_is_refused(text: str) -> None:
 def test_a_label_without_a_value_is_refused() -> None:
     with pytest.raises(TargetError, match="use --label key=value"):
         parse_pairs("--label", ["region"])
+
+
+def test_json_has_control_characters_as_escapes_and_means_the_same(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    value = {"name": "a\x9b31m\x1b[0m\x7fé"}
+    print_document(value, OutputFormat.JSON)
+    printed = capsys.readouterr().out
+    assert printed.replace("\n", "").isprintable()
+    assert "é" in printed
+    assert json.loads(printed) == value
+
+
+def test_the_version_of_an_approval_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    approval = CrdApproval(uuid.UUID(int=1), "1\x9b31m", "widgets", "", "sha256:1", "ada", NOW, "fine")
+    describe_crd(CrdDetail("widgets", (), (), (approval,)))
+    printed = capsys.readouterr().out
+    assert "approved: 1\\x9b31m by ada" in printed
+    assert printed.replace("\n", "").isprintable()

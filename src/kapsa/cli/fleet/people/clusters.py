@@ -264,7 +264,8 @@ def _show_changed(answer: Any, output: OutputFormat, verb: str) -> None:
     cluster = result.cluster
 
     def show() -> None:
-        typer.echo(f"cluster {cluster.name} is {verb}: {cluster.environment}, {cluster.health.condition}")
+        state = f"{cluster.environment}, {cluster.health.condition}"
+        typer.echo(printable(f"cluster {cluster.name} is {verb}: {state}"))
         for notice in result.notices:
             typer.echo(printable(notice), err=True)
 

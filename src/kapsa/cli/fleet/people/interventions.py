@@ -100,9 +100,7 @@ def _show(answer: Any, output: OutputFormat) -> None:
 
     def show() -> None:
         waits = f", waits for {deployment.waits_for}" if deployment.waits_for else ""
-        typer.echo(
-            f"deployment {short_id(deployment.id)} of {deployment.operator_name} {deployment.version} "
-            f"is {deployment.phase}{printable(waits)}"
-        )
+        of = f"{deployment.operator_name} {deployment.version}"
+        typer.echo(printable(f"deployment {short_id(deployment.id)} of {of} is {deployment.phase}{waits}"))
 
     show_result(answer, output, show, name=lambda: str(deployment.id))

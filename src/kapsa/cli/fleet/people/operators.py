@@ -282,7 +282,7 @@ def _show_registered(answer: Any, output: OutputFormat) -> None:
 
     def show() -> None:
         version = f" {result.version.version}" if result.version else ", without a version yet,"
-        typer.echo(f"operator {name}{printable(version)} is registered")
+        typer.echo(printable(f"operator {name}{version} is registered"))
         for warning in result.warnings:
             typer.echo(f"warning: {printable(warning)}", err=True)
 

@@ -48,7 +48,7 @@ def describe_crd(crd: CrdDetail) -> None:
     )
     for approval in crd.approvals:
         typer.echo(
-            f"approved: {approval.version} by {printable(approval.approved_by)}, "
+            f"approved: {printable(approval.version)} by {printable(approval.approved_by)}, "
             f"{approval.approved_at:%Y-%m-%d %H:%M} UTC: {printable(approval.comment)}"
         )
 
@@ -78,7 +78,7 @@ def describe_validation(validation: CrdValidation) -> None:
     for remedy in dict.fromkeys(each.remedy for each in findings[:_MOST] if each.remedy):
         typer.echo(f"remedy: {printable(remedy)}")
     for cluster in validation.clusters:
-        typer.echo(f"{cluster.cluster} ({cluster.environment}): {printable(cluster.line)}")
+        typer.echo(printable(f"{cluster.cluster} ({cluster.environment}): {cluster.line}"))
 
 
 def _row(finding: CrdFinding) -> tuple[object, ...]:

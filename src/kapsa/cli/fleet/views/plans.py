@@ -36,7 +36,7 @@ def describe_plan(details: PlanDetails, *, diff: bool) -> None:
         typer.echo(printable(line))
     if diff:
         for cluster in plan.clusters:
-            typer.echo(f"\n# {cluster.cluster_name}")
+            typer.echo(f"\n# {printable(cluster.cluster_name)}")
             typer.echo(printable(cluster.diff or "no difference", keep="\n\t"))
 
 
