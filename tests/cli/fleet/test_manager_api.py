@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from kapsa.cli.fleet.client.manager_api import ManagerApi
 from kapsa.cli.fleet.client.problems import ManagerUnavailable, refusal
 from kapsa.cli.fleet.people.watch import read_history
+from kapsa.fleet.domain.rollout.targets import TargetState
+from tests.cli.fleet.terminal import Terminal
+from tests.cli.fleet.test_views import details, target
 
 
 class CannedServer:
@@ -115,3 +120,29 @@ async def test_a_filter_is_sent_whatever_its_word_is() -> None:
 def test_a_problem_of_any_shape_is_a_refusal() -> None:
     for problem in ({"errors": 3}, {"errors": {"a": 1}}, {"errors": [3], "detail": [1]}, [1], None):
         assert "was refused (400)" in str(refusal("GET /x", 400, problem))
+
+
+@pytest.mark.parametrize(
+    ("command", "question"),
+    [
+        (
+            ("abort",),
+            "Abort deployment {id} of widget 1.1.0 (Validating; dev-0, dev-1, dev-2, dev-3, dev-4 and 1 more)",
+        ),
+        (("rollback", "--reason", "slow"), "Roll back deployment {id} of widget 1.1.0 (Validating; dev-0"),
+    ],
+    ids=["abort", "rollback"],
+)
+async def test_a_question_names_the_operator_the_version_and_the_clusters(
+    tmp_path: Path, command: tuple[str, ...], question: str
+) -> None:
+    asked = details(*(target(f"dev-{number}", TargetState.VALIDATING) for number in range(6)))
+    identifier = str(asked.deployment.id)
+    terminal = Terminal(tmp_path / "fleet.json")
+    async with canned(msgspec.json.encode(asked)) as server:
+        terminal.login.write_text(json.dumps({"server": server.address, "token": "a.b.c"}))
+        terminal.login.chmod(0o600)
+        verb, *options = command
+        line = await asyncio.to_thread(terminal.fail, "deployments", verb, identifier, *options)
+    assert question.format(id=identifier[:8]) in line
+    assert [each.split()[0] for each in server.requests] == ["GET"]

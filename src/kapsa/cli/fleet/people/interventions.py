@@ -15,9 +15,12 @@ from kapsa.cli.fleet.views.rollouts import describe_rollback
 from kapsa.cli.tables import OutputFormat, OutputOption, confirm, printable
 from kapsa.fleet.api.views import RetryDeployment, RollBackDeployment
 from kapsa.fleet.domain.rollout.deployments import VersionDeployment
-from kapsa.fleet.orchestrator.deployment_requests import RollbackStatus
+from kapsa.fleet.orchestrator.deployment_requests import DeploymentDetails, RollbackStatus
 
 __all__ = ["app"]
+
+_NAMED = 5
+"""Clusters that a question names."""
 
 
 @app.command()
@@ -58,14 +61,14 @@ def rollback(
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Return every cluster that the deployment changed to the version before, finished ones too. Only admins may."""
-    confirm(f"Roll back deployment {identifier} on all clusters that it changed?", yes=yes)
+    _confirm("Roll back", identifier, "on all clusters that it changed", yes=yes)
     _intervene(identifier, "rollback", output, RollBackDeployment(reason))
 
 
 @app.command()
 def abort(identifier: Id, yes: YesOption = False, output: OutputOption = OutputFormat.TABLE) -> None:
     """End an active deployment. What has begun ends, and every cluster is left as it is."""
-    confirm(f"Abort deployment {identifier}, and leave its clusters as they are?", yes=yes)
+    _confirm("Abort", identifier, "and leave its clusters as they are", yes=yes)
 
     async def call(api: ManagerApi) -> Any:
         return await api.delete(path_of("deployments", await find_deployment(api, identifier)))
@@ -86,6 +89,21 @@ def rollback_status(identifier: Id, output: OutputOption = OutputFormat.TABLE) -
     show_result(
         answer, output, lambda: describe_rollback(as_type(answer, RollbackStatus)), name=lambda: identifier
     )
+
+
+def _confirm(act: str, identifier: str, effect: str, *, yes: bool) -> None:
+    """Ask for consent, with the deployment that an abbreviated id stands for."""
+    if yes:
+        return
+
+    async def read(api: ManagerApi) -> Any:
+        return await api.get(path_of("deployments", await find_deployment(api, identifier)))
+
+    details = as_type(call_manager(read), DeploymentDetails)
+    deployment, names = details.deployment, [each.cluster for each in details.clusters]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    of = f"{deployment.operator_name} {deployment.version} ({deployment.phase}; {', '.join(names[:_NAMED])}{more})"
+    confirm(printable(f"{act} deployment {short_id(deployment.id)} of {of}, {effect}?"), yes=False)
 
 
 def _intervene(identifier: str, verb: str, output: OutputFormat, body: Any = None) -> None:
