@@ -23,6 +23,11 @@ def test_certificates_that_expire_within_14_days_are_warnings_the_most_urgent_fi
     )
 
 
+def test_a_secret_that_may_be_for_something_else_is_a_warning_with_an_if() -> None:
+    (warning,) = judge_certificates([CertificateFacts("Secret a/b", NOW, certain=False)], NOW).warnings
+    assert "calls of the webhook fail if it serves it: renew it now" in warning
+
+
 def test_a_hundred_certificates_give_twenty_warnings() -> None:
     certificates = [CertificateFacts(f"webhook {number}", NOW) for number in range(100)]
     assert len(judge_certificates(certificates, NOW).warnings) == 20

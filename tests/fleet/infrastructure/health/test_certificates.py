@@ -6,6 +6,7 @@ import base64
 from datetime import timedelta
 from typing import Any
 
+from kapsa.devcluster.faults import Answer, FaultRule
 from kapsa.fleet.domain.health import OperatorHealth
 from kapsa.runtime.testing import issue_certificate, make_authority
 from tests.fleet.infrastructure.health.operator_fixture import NAMESPACE, OperatorFixture
@@ -90,3 +91,18 @@ async def test_a_mounted_secret_that_is_not_there_is_no_warning(
     await install(operator, webhooks, days=10, authority=next_one)
     await operator.client.delete("v1/Secret", "serving", namespace=NAMESPACE)
     assert warnings(await operator.observe()) == []
+
+
+async def test_a_reading_of_certificates_that_fails_ends_no_warning(
+    busy_operator: OperatorFixture, webhooks: WebhookServer
+) -> None:
+    operator = busy_operator
+    await install(operator, webhooks, days=10)
+    expected = warnings(await operator.observe())
+    assert SECRET in expected
+    assert operator.cluster.faults is not None
+    refused = Answer(code=400, reason="BadRequest", message="try later")
+    resource = "validatingwebhookconfigurations"
+    operator.cluster.faults.add(FaultRule(resource=resource, action=refused, times=0))
+    operator.pass_time(301)
+    assert warnings(await operator.observe()) == expected

@@ -21,6 +21,8 @@ class CertificateFacts(msgspec.Struct, frozen=True):
     source: str
     """The object that has it: `caBundle of webhook x`, `Secret operators/serving-cert`."""
     expires_at: datetime
+    certain: bool = True
+    """False for a Secret that a controller mounts: it may be for something else than its webhook."""
 
 
 class CertificateReading(msgspec.Struct, frozen=True, rename="camel"):
@@ -33,14 +35,14 @@ class CertificateReading(msgspec.Struct, frozen=True, rename="camel"):
 
 def judge_certificates(certificates: Iterable[CertificateFacts], now: datetime) -> CertificateReading:
     """Return a warning for each certificate that expires soon, the most urgent first."""
-    expiring = sorted(
-        {(each.expires_at, each.source) for each in certificates if each.expires_at - now <= _AHEAD}
-    )
-    return CertificateReading(now, tuple(_warning(*each, now) for each in expiring[:_MOST_WARNINGS]))
+    soon = {each for each in certificates if each.expires_at - now <= _AHEAD}
+    expiring = sorted(soon, key=lambda each: (each.expires_at, each.source))
+    return CertificateReading(now, tuple(_warning(each, now) for each in expiring[:_MOST_WARNINGS]))
 
 
-def _warning(expires_at: datetime, source: str, now: datetime) -> str:
-    date = f"{expires_at:%Y-%m-%dT%H:%M:%SZ}"
-    if expires_at <= now:
-        return f"{source}: the certificate expired at {date}; calls of the webhook fail: renew it now"
-    return f"{source}: the certificate expires at {date}; renew it, or calls of the webhook fail from then on"
+def _warning(each: CertificateFacts, now: datetime) -> str:
+    date = f"{each.expires_at:%Y-%m-%dT%H:%M:%SZ}"
+    calls = "calls of the webhook fail" if each.certain else "calls of the webhook fail if it serves it"
+    if each.expires_at <= now:
+        return f"{each.source}: the certificate expired at {date}; {calls}: renew it now"
+    return f"{each.source}: the certificate expires at {date}; renew it, or {calls} from then on"

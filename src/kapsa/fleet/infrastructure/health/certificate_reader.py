@@ -62,7 +62,7 @@ async def read_certificates(
     secrets = await asyncio.gather(*(_secret(client, *name) for name in names))
     # An authority is good as long as one certificate of its bundle is; a chain as long as all of it are.
     trusted = [_facts(source, max(_expiries(text), default=None)) for source, text in authorities]
-    served = [_facts(source, min(_expiries(text), default=None)) for source, text in secrets]
+    served = [_facts(source, min(_expiries(text), default=None), certain=False) for source, text in secrets]
     return tuple(each for each in (*trusted, *served) if each is not None)
 
 
@@ -133,5 +133,5 @@ def _expiries(text: str) -> list[datetime]:
         return []
 
 
-def _facts(source: str, expires_at: datetime | None) -> CertificateFacts | None:
-    return None if expires_at is None else CertificateFacts(source, expires_at)
+def _facts(source: str, expires_at: datetime | None, *, certain: bool = True) -> CertificateFacts | None:
+    return None if expires_at is None else CertificateFacts(source, expires_at, certain)

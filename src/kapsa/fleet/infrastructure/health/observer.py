@@ -162,15 +162,16 @@ class OperatorObserver:
             )
         memory = stored.memory if stored else HealthMemory()
         origin = origin or ReleaseOrigin(uuid.UUID(int=0))
-        earlier = _certificates(stored, deployed.revision, reading.now - self._limits.drift)
+        earlier = _certificates(stored, deployed.revision)
+        due = earlier is None or earlier.checked_at <= reading.now - self._limits.drift
         facts = await reading.facts.facts(
-            deployed, origin.chart_digest, origin.crds, memory, certificates=earlier is None
+            deployed, origin.chart_digest, origin.crds, memory, certificates=due
         )
         health, memory = judge_operator(facts, memory, baseline, self._limits, reading.now)
         drift = await self._drift(reading, release, stored, health.revision, read=not relative)
         if relative:
             health = await self._of_template(reading, release, health, left, baseline)
-        if facts.certificates is not None:
+        if facts.certificates is not None:  # a reading that failed ends no warning
             earlier = judge_certificates(facts.certificates, reading.now)
         health = _presentable(msgspec.structs.replace(health, drift=drift, certificates=earlier))
         async with self._transactions.transaction() as connection:
@@ -293,7 +294,6 @@ def _presentable(health: OperatorHealth) -> OperatorHealth:
     return msgspec.structs.replace(health, checks=checks, certificates=certificates)
 
 
-def _certificates(stored: StoredReading | None, revision: int, since: datetime) -> CertificateReading | None:
-    """Return the last reading of a revision's certificates, None if it is due again."""
-    reading = stored.health.certificates if stored and stored.health.revision == revision else None
-    return reading if reading is not None and reading.checked_at > since else None
+def _certificates(stored: StoredReading | None, revision: int) -> CertificateReading | None:
+    """Return the last reading of a revision's certificates."""
+    return stored.health.certificates if stored and stored.health.revision == revision else None
