@@ -60,8 +60,28 @@ def test_values_at_secret_paths_are_masked_and_so_is_what_repeats_them() -> None
         "none": None,
         "map": {},
     }
-    shown = shown_values(values, frozenset({("db", "password")}))
+    shown, count = shown_values(values, frozenset({("db", "password")}))
     assert shown == {"db": {"password": MASK, "host": "db"}, "env": MASK, "none": None, "map": {}}
+    assert count == 1
+
+
+def test_an_entry_that_is_hidden_because_of_its_key_is_seen_to_be_there() -> None:
+    values = {
+        "user": "admin",
+        "admin": {"enabled": True, "level": 3},
+        "roles": {"admin-role": "x"},
+        "image": "registry.example.com/admin-panel:1",
+        "log": {"level": "info"},
+    }
+    shown, count = shown_values(values, frozenset({("user",)}))
+    assert shown == {
+        "user": MASK,
+        MASK: MASK,
+        "roles": {MASK: MASK},
+        "image": MASK,
+        "log": {"level": "info"},
+    }
+    assert count == 4
 
 
 def test_more_texts_than_can_be_compared_are_all_sealed_at_once() -> None:

@@ -111,10 +111,30 @@ def seal_sensitive(
     return open_values, merge_values(sealed, secret_values)
 
 
-def shown_values(values: Mapping[str, Any], secret_paths: frozenset[tuple[str, ...]]) -> dict[str, Any]:
-    """Return values for people: secret ones are masked, and so is each other value that shows one in any form."""
+def shown_values(
+    values: Mapping[str, Any], secret_paths: frozenset[tuple[str, ...]]
+) -> tuple[dict[str, Any], int]:
+    """Return values for people, and how many of those that are not secret themselves are hidden.
+
+    Secret values are masked, and so is each other value that shows one in any form, and each key with what is below it:
+    whoever approves values sees that something is set.
+    """
     hidden = HiddenTexts(texts_at(values, secret_paths))
-    return seal_sensitive(masked(values, secret_paths), {}, hidden)[0]
+    shown, sealed = seal_sensitive(masked(values, secret_paths), {}, hidden)
+    return _with_keys(shown, sealed, hidden), sum(1 for _ in _scalars(sealed))
+
+
+def _with_keys(shown: Mapping[str, Any], sealed: Mapping[str, Any], hidden: HiddenTexts) -> dict[str, Any]:
+    """Return values that may be shown, with a mask for the entries that were left out because of their keys."""
+    result = dict(shown)
+    for key, value in sealed.items():
+        if key in shown and not isinstance(value, Mapping):
+            continue
+        if key not in shown and hidden.text(key) != key:
+            result[MASK] = MASK
+        else:
+            result[key] = _with_keys(shown.get(key, {}), value, hidden)
+    return result
 
 
 def _split(values: Mapping[str, Any], hidden: HiddenTexts | None) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -115,6 +115,7 @@ class RolloutPlanner:
         manifest = rendered if report.manifest is None else report.manifest
         installation = request.installations.get(cluster.id)
         ours = installation is not None and installation.revision == report.present_revision
+        shown, hidden = await asyncio.to_thread(shown_values, values, secret)
         plan = ClusterPlan(
             cluster_id=cluster.id,
             cluster_name=cluster.name,
@@ -132,8 +133,8 @@ class RolloutPlanner:
             conflicts=report.conflicts,
             problems=_problems(request, report),
             diff=report.diff,
-            values=await asyncio.to_thread(shown_values, values, secret),
-            notices=report.notices,
+            values=shown,
+            notices=(*report.notices, *_hidden_notice(hidden)),
         )
         return plan, ReleaseBundle(manifest, values, rendered if manifest != rendered else b"")
 
@@ -240,6 +241,14 @@ def _with_window(request: PlanRequest, cluster: ManagedCluster, report: Prefligh
         problem = PreflightProblem("NeverOpen", f"{verdict.reason}, and none opens in the years to come")
         return msgspec.structs.replace(report, problems=(*report.problems, problem))
     return msgspec.structs.replace(report, notices=(notice, *report.notices))
+
+
+def _hidden_notice(count: int) -> tuple[str, ...]:
+    """Return a notice about values that nobody declared secret and that are hidden all the same."""
+    if not count:
+        return ()
+    number = f"{count} values are" if count > 1 else "1 value is"
+    return (f"{number} hidden that no one declared secret: each contains a secret value, or looks like one",)
 
 
 def _problems(request: PlanRequest, report: PreflightReport) -> tuple[PreflightProblem, ...]:

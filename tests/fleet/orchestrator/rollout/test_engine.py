@@ -608,3 +608,14 @@ async def test_a_late_renewal_does_not_bring_a_released_lease_back(database: Dat
         assert await fleet.store.hand_back(connection, claim)
         assert not await fleet.store.renew(connection, claim, MINUTE)
         assert await fleet.store.claim(connection, "b", MINUTE, limit=1)
+
+
+async def test_a_plan_says_how_many_values_are_hidden_that_nobody_declared_secret(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    fleet.sources.values = {"repository": "https://user:word@charts.example.com", "level": "info"}
+    made = await fleet.create(CANARY)
+    await fleet.settle()
+    (planned,) = (await fleet.deployments.plan(DEPLOYER, made.id)).plan.clusters
+    (notice,) = planned.notices
+    assert notice.startswith("1 value is hidden that no one declared secret")
+    assert planned.values["level"] == "info"
