@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
+import uuid
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
@@ -25,14 +26,17 @@ from kapsa.fleet.domain.errors import (
 )
 from kapsa.fleet.domain.principals import Principal, Role
 from kapsa.fleet.domain.registry.clusters import ClusterCondition, ClusterEnvironment
+from kapsa.fleet.domain.registry.operators import ManagedOperator, UploadedChart
 from kapsa.fleet.infrastructure.charts.published_charts import PublishedCharts
 from kapsa.fleet.infrastructure.postgres.database import Database
+from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
 from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
 from kapsa.fleet.orchestrator.ports.clusters import ClusterFilter, ClusterUnreachable
 from kapsa.fleet.orchestrator.registry.clusters import RegisterCluster, UpdateCluster
 from kapsa.runtime import Client, NotFound
 from tests.eventually import eventually
 from tests.fleet.audit_recorder import AuditRecorder
+from tests.fleet.examples import START
 from tests.fleet.orchestrator.conftest import Registry, make_registry
 
 ADMIN = Principal("ada", frozenset({Role.ADMIN}))
@@ -139,6 +143,23 @@ async def test_a_deleted_cluster_leaves_nothing_here_and_no_account_there(
     assert cluster.server not in stored
     assert registry.audit.erased == [("cluster", str(cluster.id))]
     assert registry.audit.entries[-1].payload == {}
+
+
+async def test_the_values_that_go_with_a_cluster_leave_an_entry_for_each_operator(
+    registry: Registry, kubeconfig: str
+) -> None:
+    await registry.clusters.register(ADMIN, registration(kubeconfig))
+    source = UploadedChart("widget")
+    operator = ManagedOperator(
+        uuid.uuid4(), "widget", "widgets", source, {}, {}, START, "dora", cluster_values={"dev-1": {"a": 1}}
+    )
+    async with registry.database.transaction() as connection:
+        await PostgresOperators().insert(connection, operator)
+    await registry.clusters.delete(ADMIN, "dev-1")
+    deleted, changed = registry.audit.entries[-2:]
+    assert (deleted.action, deleted.payload) == ("cluster.delete", {})
+    assert (changed.action, changed.object_id) == ("operator.update", str(operator.id))
+    assert changed.payload == {"name": "widget", "fields": ["cluster_values"], "cause": "cluster.delete"}
 
 
 async def test_the_same_cluster_is_not_registered_twice(registry: Registry, kubeconfig: str) -> None:

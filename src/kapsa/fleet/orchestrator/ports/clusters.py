@@ -197,8 +197,13 @@ class ClusterRepository(Protocol):
         """Write a cluster but for its health. Return False unless its stored version is `expected`."""
         ...
 
-    async def delete(self, connection: Connection, cluster_id: uuid.UUID) -> bool:
-        """Delete a cluster with its credentials. Return False if something still refers to it."""
+    async def delete(
+        self, connection: Connection, cluster_id: uuid.UUID
+    ) -> Sequence[tuple[uuid.UUID, str]] | None:
+        """Delete a cluster with its credentials, and the values that operators have for it.
+
+        Return id and name of those operators, or None if something still refers to the cluster.
+        """
         ...
 
     async def get(self, connection: Connection, name: str) -> ManagedCluster | None:

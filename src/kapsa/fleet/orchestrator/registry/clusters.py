@@ -1,6 +1,7 @@
 """Clusters: registration of untrusted kubeconfigs, and what is known about each cluster."""
 
 import uuid
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -248,7 +249,8 @@ class Clusters:
         kubeconfig, problem = await self._last_access(cluster)
         async with self._transactions.transaction() as connection:
             check_version("cluster", await self._existing(connection, name), expected)
-            if not await self._repository.delete(connection, cluster.id):
+            operators = await self._repository.delete(connection, cluster.id)
+            if operators is None:
                 raise StateConflict(f"cluster {name} is part of a deployment: abort it or wait for its end")
             await self._audit.erase(connection, "cluster", str(cluster.id))
             entry = AuditEntry(
@@ -258,12 +260,27 @@ class Clusters:
                 object_id=str(cluster.id),
             )
             await self._audit.record(connection, entry)
+            await self._record_lost_values(connection, principal, operators)
         # Last: a cluster that stays registered keeps its account.
         problem = problem or await self._withdraw(cluster, kubeconfig)
         if not problem:
             return ()
         account = self._credentials.account(cluster).name
         return (f"The account {account} could not be deleted in the cluster ({problem}): delete it there.",)
+
+    async def _record_lost_values(
+        self, connection: Connection, principal: Principal, operators: Sequence[tuple[uuid.UUID, str]]
+    ) -> None:
+        """Record the operators whose values for a cluster went with it. The entries do not name the cluster."""
+        for operator_id, name in operators:
+            entry = AuditEntry(
+                actor=principal.subject,
+                action="operator.update",
+                object_kind="operator",
+                object_id=str(operator_id),
+                payload={"name": name, "fields": ["cluster_values"], "cause": "cluster.delete"},
+            )
+            await self._audit.record(connection, entry)
 
     async def releases(self, principal: Principal, name: str, *, refresh: bool = False) -> ClusterInventory:
         """Return the inventory of a cluster: Helm releases and CRDs. With `refresh`, it is taken again.

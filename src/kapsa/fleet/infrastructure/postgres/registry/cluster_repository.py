@@ -62,17 +62,23 @@ class PostgresClusters:
         )
         return (await connection.execute(query)).first() is not None
 
-    async def delete(self, connection: AsyncConnection, cluster_id: uuid.UUID) -> bool:
-        """Delete a cluster with its credentials and values. Return False if something still refers to it."""
+    async def delete(
+        self, connection: AsyncConnection, cluster_id: uuid.UUID
+    ) -> Sequence[tuple[uuid.UUID, str]] | None:
+        """Delete a cluster with its credentials, and the values that operators have for it.
+
+        Return id and name of those operators, or None if something still refers to the cluster.
+        """
         gone = delete(cluster).where(cluster.c.id == cluster_id).returning(cluster.c.name)
         try:
             async with connection.begin_nested():
                 name: str | None = (await connection.execute(gone)).scalar()
         except IntegrityError:
-            return False
-        if name is not None:
-            await connection.execute(_without_values(name))
-        return True
+            return None
+        if name is None:
+            return []
+        changed = await connection.execute(_without_values(name).returning(operator.c.id, operator.c.name))
+        return [(row.id, row.name) for row in changed]
 
     async def get(self, connection: AsyncConnection, name: str) -> ManagedCluster | None:
         """Return a cluster by its name."""
