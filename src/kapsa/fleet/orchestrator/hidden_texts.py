@@ -117,7 +117,7 @@ def shown_values(
     """Return values for people, and how many of those that are not secret themselves are hidden.
 
     Secret values are masked, and so is each other value that shows one in any form, and each key with what is below it:
-    whoever approves values sees that something is set.
+    an approver sees that something is set.
     """
     hidden = HiddenTexts(texts_at(values, secret_paths))
     shown, sealed = seal_sensitive(masked(values, secret_paths), {}, hidden)

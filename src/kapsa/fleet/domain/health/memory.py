@@ -89,7 +89,7 @@ class ReadingTimes(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ResourceBaseline(msgspec.Struct, frozen=True, rename="camel"):
-    """What was not as expected before an upgrade. It does not count against it."""
+    """The state before an upgrade, as far as it must not count against it."""
 
     taken_at: datetime
     keys: frozenset[str] = frozenset()
