@@ -112,14 +112,14 @@ def seal_sensitive(
 
 
 def shown_values(
-    values: Mapping[str, Any], secret_paths: frozenset[tuple[str, ...]]
+    values: Mapping[str, Any], secret_paths: frozenset[tuple[str, ...]], secrets: Iterable[str] = ()
 ) -> tuple[dict[str, Any], int]:
     """Return values for people, and how many of those that are not secret themselves are hidden.
 
     Secret values are masked, and so is each other value that shows one in any form, and each key with what is below it:
-    an approver sees that something is set.
+    an approver sees that something is set. `secrets` are texts that are secret and not among the values.
     """
-    hidden = HiddenTexts(texts_at(values, secret_paths))
+    hidden = HiddenTexts([*secrets, *texts_at(values, secret_paths)])
     shown, sealed = seal_sensitive(masked(values, secret_paths), {}, hidden)
     return _with_keys(shown, sealed, hidden), sum(1 for _ in _scalars(sealed))
 

@@ -25,6 +25,7 @@ from kapsa.fleet.infrastructure.charts.published_charts import PublishedCharts
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import PostgresClusters
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
+from kapsa.fleet.infrastructure.vault.encryption_keys import FixedKeys, KeyRing, new_key_text
 from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
 from kapsa.fleet.orchestrator.operator_values import RegisteredValues
 from kapsa.fleet.orchestrator.ports.charts import ChartCrd, InspectedChart, RepositoryLogin
@@ -205,6 +206,56 @@ async def test_secret_values_and_credentials_are_sealed_masked_and_opened_for_a_
     request = registration(secret_values={"token": PASSWORD}, credentials=RepositoryLogin("reader", PASSWORD))
     update = UpdateOperator(secret_values={"token": PASSWORD})
     assert PASSWORD not in repr(audit.entries) + repr(result) + repr(request) + repr(update)
+
+
+async def test_values_that_repeat_a_secret_are_hidden_from_readers_and_survive_an_update_of_what_was_read(
+    quick: Operators, database: Database
+) -> None:
+    async with database.transaction() as connection:
+        await PostgresClusters().insert(connection, managed_cluster("dev-1"), "dev-1")
+    url = f"postgres://app:{PASSWORD}@db/app"
+    layers = {
+        "values": {"url": url, "level": "info", f"for-{PASSWORD}": {"on": True}},
+        "environment_values": {ClusterEnvironment.DEV: {"env": [f"PASS={PASSWORD}"], "level": "debug"}},
+        "cluster_values": {"dev-1": {"token": PASSWORD, "url": {"main": url}}},
+    }
+    registered = await quick.register(EDITOR, registration(secret_values={"token": PASSWORD}, **layers))
+    shown = await quick.get(VIEWER, "widget")
+    assert shown.values == {"url": MASK, "level": "info", MASK: MASK, "token": MASK}
+    assert shown.environment_values == {"Dev": {"env": MASK, "level": "debug"}}
+    assert shown.cluster_values == {"dev-1": {"token": MASK, "url": {"main": MASK}}}
+    assert registered.operator == shown
+    assert (await quick.page(VIEWER)).items == (shown,)
+    sent = UpdateOperator(
+        values={**shown.values, "level": "warn"},
+        environment_values={ClusterEnvironment.DEV: shown.environment_values["Dev"]},
+        cluster_values=shown.cluster_values,
+    )
+    updated = await quick.update(EDITOR, "widget", sent)
+    assert updated.values == {**shown.values, "level": "warn"}
+    async with database.transaction() as connection:
+        stored = await PostgresOperators().get(connection, "widget")
+    assert stored is not None
+    assert stored.values == {**layers["values"], "level": "warn"}
+    assert stored.environment_values == {"Dev": {"env": [f"PASS={PASSWORD}"], "level": "debug"}}
+    assert stored.cluster_values == layers["cluster_values"]
+
+
+async def test_an_operator_whose_secrets_cannot_be_opened_is_listed_without_any_value(
+    quick: Operators, database: Database, audit: AuditRecorder
+) -> None:
+    await quick.register(EDITOR, registration("plain", values={"level": "info"}))
+    secret = registration(values={"url": PASSWORD}, secret_values={"token": PASSWORD})
+    await quick.register(EDITOR, secret)
+    other = LocalVault(FixedKeys(KeyRing.parse(new_key_text(), "other")))
+    keyless = Operators(database, PostgresOperators(), FakeCharts(), other, audit)
+    plain, hidden = (await keyless.page(VIEWER)).items
+    assert (plain.values, hidden.values) == ({"level": "info"}, {MASK: MASK, "token": MASK})
+    updated = await keyless.update(
+        EDITOR, "widget", UpdateOperator(values={**hidden.values, "level": "warn"})
+    )
+    assert updated.version == 2
+    assert (await quick.get(VIEWER, "widget")).values == {"url": MASK, "level": "warn", "token": MASK}
 
 
 async def test_values_of_a_cluster_win_over_its_environment_and_go_with_the_cluster(

@@ -96,3 +96,9 @@ class OperatorRepository(Protocol):
     ) -> StoredSecret | None:
         """Return the secret for a purpose."""
         ...
+
+    async def secrets(
+        self, connection: Connection, operator_ids: Sequence[uuid.UUID], purpose: str
+    ) -> dict[uuid.UUID, StoredSecret]:
+        """Return the secrets of operators for a purpose, by the operators' ids."""
+        ...

@@ -1,17 +1,24 @@
 """Secrets of operators: values of charts, and logins of chart repositories."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+import structlog
 
+from kapsa.fleet.domain.registry.operators import ManagedOperator
 from kapsa.fleet.orchestrator.ports.charts import RepositoryLogin
 from kapsa.fleet.orchestrator.ports.operators import OperatorRepository, StoredSecret
 from kapsa.fleet.orchestrator.ports.transactions import Connection
-from kapsa.fleet.orchestrator.ports.vault import KeyVault
+from kapsa.fleet.orchestrator.ports.vault import KeyVault, VaultError
 
-__all__ = ["OperatorSecrets"]
+__all__ = ["OpenedValues", "OperatorSecrets"]
+
+log = structlog.get_logger()
+
+OpenedValues = Mapping[str, Any] | None
+"""Secret values; None if they are stored and cannot be opened."""
 
 _TABLE = "operator_secret"
 _LOGIN, _VALUES = "repository-login", "secret-values"
@@ -28,6 +35,25 @@ class OperatorSecrets:
         """Return the secret values of an operator. They win over its plain values."""
         content = await self._open(connection, operator_id, _VALUES)
         return msgspec.json.decode(content, type=dict[str, Any]) if content else {}
+
+    async def opened(
+        self, connection: Connection, operators: Sequence[ManagedOperator]
+    ) -> dict[uuid.UUID, OpenedValues]:
+        """Return the secret values of operators that have some, by their ids, to hide what repeats them.
+
+        Those that cannot be opened are None: an operator must be readable without its key.
+        """
+        names = {each.id: each.name for each in operators if each.secret_paths}
+        stored = await self._repository.secrets(connection, tuple(names), _VALUES) if names else {}
+        return {each: self._opened(each, names[each], secret) for each, secret in stored.items()}
+
+    def _opened(self, operator_id: uuid.UUID, name: str, stored: StoredSecret) -> OpenedValues:
+        try:
+            content = self._vault.open(stored.sealed, _VALUES, _TABLE, str(operator_id), stored.version)
+        except VaultError as error:
+            log.warning("all values of an operator are hidden", operator=name, error=str(error))
+            return None
+        return msgspec.json.decode(content, type=dict[str, Any])
 
     async def login(self, connection: Connection, operator_id: uuid.UUID) -> RepositoryLogin | None:
         """Return the login for an operator's repository."""

@@ -19,7 +19,7 @@ from kapsa.fleet.domain.registry.operators import (
     OperatorVersion,
     UploadedChart,
 )
-from kapsa.fleet.domain.values import leaf_paths, masked, merge_values
+from kapsa.fleet.domain.values import leaf_paths
 from kapsa.fleet.domain.versions import is_version, version_order
 from kapsa.fleet.orchestrator.cursors import DEFAULT_LIMIT, check_limit, decode_cursor, page_of
 from kapsa.fleet.orchestrator.pages import Page
@@ -30,7 +30,8 @@ from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
 from kapsa.fleet.orchestrator.ports.vault import KeyVault
 from kapsa.fleet.orchestrator.registry.names import check_name, check_values
 from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
-from kapsa.fleet.orchestrator.registry.secret_values import without_masks
+from kapsa.fleet.orchestrator.registry.operator_views import shown_operators
+from kapsa.fleet.orchestrator.registry.secret_values import restored
 from kapsa.fleet.orchestrator.registry.versions import changed_meanwhile, check_version
 
 __all__ = [
@@ -158,7 +159,8 @@ class Operators:
                 await self._insert_version(connection, principal, operator, chart, "") if chart else None
             )
             await self._record(connection, principal, "operator.register", operator, version)
-        return RegisteredOperator(_shown(operator), version, chart.warnings if chart else ())
+        (shown,) = await shown_operators((operator,), {operator.id: request.secret_values})
+        return RegisteredOperator(shown, version, chart.warnings if chart else ())
 
     async def page(
         self, principal: Principal, *, cursor: str = "", limit: int = DEFAULT_LIMIT, prefix: str = ""
@@ -170,13 +172,17 @@ class Operators:
             operators = await self._repository.page(
                 connection, after=after, limit=check_limit(limit) + 1, prefix=prefix
             )
-        return page_of([_shown(each) for each in operators], limit, lambda each: (each.name,))
+            secrets = await self._secrets.opened(connection, operators)
+        shown = await shown_operators(operators, secrets)
+        return page_of(shown, limit, lambda each: (each.name,))
 
     async def get(self, principal: Principal, name: str) -> ManagedOperator:
         """Return an operator. Raises UnknownObject if there is none of this name."""
         _require_reader(principal)
         async with self._transactions.transaction() as connection:
-            return _shown(await self._existing(connection, name))
+            operator = await self._existing(connection, name)
+            secrets = await self._secrets.opened(connection, (operator,))
+        return (await shown_operators((operator,), secrets))[0]
 
     async def update(
         self, principal: Principal, name: str, request: UpdateOperator, *, expected: int | None = None
@@ -193,7 +199,8 @@ class Operators:
             check_version("operator", before, expected)
             if isinstance(request.cluster_values, dict):
                 await self._check_clusters(connection, request.cluster_values)
-            after = _updated(before, request)
+            (shown,) = await shown_operators((before,), await self._secrets.opened(connection, (before,)))
+            after = _updated(before, shown, request)
             if not await self._repository.update(connection, after, expected=before.version):
                 raise changed_meanwhile("operator", before, expected)
             if request.secret_values is not UNSET:
@@ -202,7 +209,8 @@ class Operators:
                 await self._secrets.put_login(connection, before.id, request.credentials)
             fields = [field for field in request.__struct_fields__ if getattr(request, field) is not UNSET]
             await self._record(connection, principal, "operator.update", after, None, fields=fields)
-        return _shown(after)
+            secrets = await self._secrets.opened(connection, (after,))
+        return (await shown_operators((after,), secrets))[0]
 
     async def delete(self, principal: Principal, name: str, *, expected: int | None = None) -> None:
         """Delete an operator with its versions and secrets.
@@ -243,7 +251,8 @@ class Operators:
                 connection, principal, operator, chart, request.migration_guide
             )
             await self._record(connection, principal, "operator.addVersion", operator, version)
-        return RegisteredOperator(_shown(operator), version, chart.warnings)
+        (shown,) = await shown_operators((operator,), {operator.id: secret_values})
+        return RegisteredOperator(shown, version, chart.warnings)
 
     async def versions(
         self, principal: Principal, name: str, *, cursor: str = "", limit: int = DEFAULT_LIMIT
@@ -387,42 +396,36 @@ def _check_update(request: UpdateOperator) -> None:
         check_values("secretValues", request.secret_values)
 
 
-def _updated(before: ManagedOperator, request: UpdateOperator) -> ManagedOperator:
-    paths, environments = before.secret_paths, before.environment_values
+def _updated(before: ManagedOperator, shown: ManagedOperator, request: UpdateOperator) -> ManagedOperator:
+    """Return an operator after a change. `shown` is what people have seen of it, and may send back."""
+    paths = before.secret_paths
     if request.secret_values is not UNSET:
         paths = tuple(sorted(leaf_paths(request.secret_values or {})))
+    changes: dict[str, Any] = {"secret_paths": paths, "version": before.version + 1}
+    if isinstance(request.values, dict):
+        changes["values"] = restored(request.values, before.values, shown.values, frozenset(paths))
     if isinstance(request.environment_values, dict):
-        environments = {each.value: values for each, values in request.environment_values.items()}
-    return msgspec.structs.replace(
-        before,
-        # A client may send back what it was shown: a mask is not a value.
-        values=without_masks(request.values, frozenset(paths))
-        if isinstance(request.values, dict)
-        else before.values,
-        environment_values=environments,
-        cluster_values=before.cluster_values if request.cluster_values is UNSET else request.cluster_values,
-        secret_paths=paths,
-        has_credentials=before.has_credentials
-        if request.credentials is UNSET
-        else request.credentials is not None,
-        version=before.version + 1,
-    )
+        named = {each.value: values for each, values in request.environment_values.items()}
+        changes["environment_values"] = _layers(named, before.environment_values, shown.environment_values)
+    if isinstance(request.cluster_values, dict):
+        changes["cluster_values"] = _layers(
+            request.cluster_values, before.cluster_values, shown.cluster_values
+        )
+    if request.credentials is not UNSET:
+        changes["has_credentials"] = request.credentials is not None
+    return msgspec.structs.replace(before, **changes)
 
 
-def _shown(operator: ManagedOperator) -> ManagedOperator:
-    """Return an operator for people: each secret value is a mask."""
-    masks = masked(_placeholders(operator.secret_paths), frozenset(operator.secret_paths))
-    return msgspec.structs.replace(operator, values=merge_values(operator.values, masks))
-
-
-def _placeholders(paths: tuple[tuple[str, ...], ...]) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    for path in paths:
-        node = result
-        for key in path[:-1]:
-            node = node.setdefault(key, {})
-        node[path[-1]] = ""
-    return result
+def _layers(
+    layers: Mapping[str, Mapping[str, Any]],
+    before: Mapping[str, Mapping[str, Any]],
+    shown: Mapping[str, Mapping[str, Any]],
+) -> dict[str, dict[str, Any]]:
+    """Return the values of a client for environments or clusters, with what its masks stand for."""
+    return {
+        name: restored(values, before.get(name, {}), shown.get(name, {}), frozenset())
+        for name, values in layers.items()
+    }
 
 
 def _chart_name(source: ChartSource) -> str:

@@ -194,11 +194,17 @@ class PostgresOperators:
         self, connection: AsyncConnection, operator_id: uuid.UUID, purpose: str
     ) -> StoredSecret | None:
         """Return the secret for a purpose."""
-        query = select(operator_secret.c.purpose, operator_secret.c.version, operator_secret.c.sealed).where(
-            operator_secret.c.operator_id == operator_id, operator_secret.c.purpose == purpose
+        return (await self.secrets(connection, (operator_id,), purpose)).get(operator_id)
+
+    async def secrets(
+        self, connection: AsyncConnection, operator_ids: Sequence[uuid.UUID], purpose: str
+    ) -> dict[uuid.UUID, StoredSecret]:
+        """Return the secrets of operators for a purpose, by the operators' ids."""
+        query = select(operator_secret).where(
+            operator_secret.c.operator_id.in_(operator_ids), operator_secret.c.purpose == purpose
         )
-        row = (await connection.execute(query)).first()
-        return StoredSecret(row.purpose, row.version, row.sealed) if row is not None else None
+        rows = (await connection.execute(query)).all()
+        return {row.operator_id: StoredSecret(row.purpose, row.version, row.sealed) for row in rows}
 
 
 def _columns(registered: ManagedOperator) -> dict[str, Any]:
