@@ -31,13 +31,20 @@ PASSWORD = "hunter2-very-secret"
 CRD = "apiextensions.k8s.io/v1/CustomResourceDefinition"
 
 
-async def install(cluster: DevCluster, directory: Path, archive: bytes, *options: str) -> None:
-    """Install a chart as `widget` in the namespace `widgets`, by the real helm."""
+async def install(
+    cluster: DevCluster,
+    directory: Path,
+    archive: bytes,
+    *options: str,
+    name: str = "widget",
+    namespace: str = "widgets",
+) -> None:
+    """Install a chart by the real helm, as a person does."""
     chart = directory / "chart.tgz"
     chart.write_bytes(archive)
     helm = await asyncio.to_thread(find_tool, "helm")
     process = await asyncio.create_subprocess_exec(
-        str(helm.path), "upgrade", "--install", "widget", str(chart), "-n", "widgets", "--create-namespace", *options,
+        str(helm.path), "upgrade", "--install", name, str(chart), "-n", namespace, "--create-namespace", *options,
         env={"HOME": str(directory), "KUBECONFIG": str(cluster.kubeconfig), "PATH": ""},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip

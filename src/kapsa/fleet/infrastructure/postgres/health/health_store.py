@@ -37,8 +37,9 @@ _BY_RELEASE = text("""
     SELECT operator_id, version, chart_digest FROM fleet.installation
     WHERE cluster_id = :cluster AND release_name = :release AND namespace = :namespace
     UNION ALL
-    SELECT operator_id, adopted_version, '' FROM fleet.cluster_operator
-    WHERE cluster_id = :cluster AND release = :release AND namespace = :namespace
+    SELECT a.operator_id, a.adopted_version, v.chart_digest FROM fleet.cluster_operator a
+    LEFT JOIN fleet.operator_version v ON v.operator_id = a.operator_id AND v.version = a.adopted_version
+    WHERE a.cluster_id = :cluster AND a.release = :release AND a.namespace = :namespace
     LIMIT 1
 """)
 _RELEASES = text("""
