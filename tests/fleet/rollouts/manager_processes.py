@@ -80,12 +80,16 @@ class ManagerProcess:
 
     async def kill(self) -> None:
         """Kill it, and every helm that it has started with its process group."""
-        running = _helm_of(self.process.pid)
+        running = self.helm()
         self.process.kill()
         for pid in running:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
         await self.process.wait()
+
+    def helm(self) -> list[int]:
+        """Return the helm processes that it has started and that run."""
+        return _helm_of(self.process.pid)
 
     async def terminate(self) -> int:
         """Ask it to stop, and return its exit code."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -34,6 +35,8 @@ APPLIED = frozenset(
 """Resources that only a rollout writes: simulated controllers write others."""
 FLIPS = {"PhaseChanged Deploying → Validating", "PhaseChanged Validating → Deploying"}
 """Phases that follow the moment at which somebody looks."""
+
+TAKEN_OVER = "another replica has taken over a cluster"
 
 pytestmark = [pytest.mark.timeout(3600), pytest.mark.long]
 
@@ -273,3 +276,51 @@ async def test_a_manager_that_is_asked_to_stop_ends_its_helm_and_leaves_no_lease
         outcome = await running.outcome(deployment, before)
         assert (outcome["phase"], outcome["new revisions"]) == ("Completed", 1), outcome
         assert outcome["history"] == ("deployed", {"superseded"})
+
+
+async def test_a_manager_that_sleeps_while_its_helm_runs_writes_nothing_after_another_took_its_lease(
+    settings: FleetSettings, tmp_path: Path
+) -> None:
+    faults = FaultPlan()
+    async with process_fleet(settings, tmp_path, faults=faults) as running:
+        before = await running.revision()
+        # The pending revision is stored, and Helm does not get the answer.
+        rule = faults.add(FaultRule(action=Delay(3600), verb="create", resource="secrets", when="after"))
+        deployment = await running.deploy()
+
+        async def fired() -> bool:
+            return bool(rule.fired)
+
+        await eventually(fired, bool, "Helm that waits for an answer", seconds=PATIENCE)
+        faults.remove(rule)
+        sleeper = await running.managers.holder(deployment, "deployment_cluster")
+        helm = sleeper.helm()
+        sleeper.process.send_signal(signal.SIGSTOP)
+        try:
+            assert helm
+            assert await running.managers.leases_of(sleeper)
+            outcome = await running.outcome(deployment, before)
+            assert await running.managers.leases_of(sleeper) == 0
+            assert (outcome["phase"], outcome["new revisions"]) == ("Completed", 1), outcome
+            assert set(sleeper.helm()) == set(helm), "the Helm of the sleeper waits for its gate"
+            writes = rollout_writes(faults)
+        finally:
+            sleeper.process.send_signal(signal.SIGCONT)
+
+        async def log() -> str:
+            return sleeper.log.read_text()
+
+        await eventually(log, lambda text: TAKEN_OVER in text, "a manager that noticed", seconds=PATIENCE)
+        assert sleeper.helm() == []
+        assert await running.managers.terminate(sleeper) == 0, sleeper.log.read_text()
+        assert rollout_writes(faults) == writes
+        assert await running.outcome(deployment, before) == outcome
+
+
+def rollout_writes(faults: FaultPlan) -> list[tuple[int, str, str, str]]:
+    """Return the writes of rollouts that the API server has received."""
+    return [
+        (each.number, each.verb, each.resource, each.name)
+        for each in faults.records
+        if each.is_write and each.resource in APPLIED
+    ]
