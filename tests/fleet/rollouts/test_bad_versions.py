@@ -15,11 +15,13 @@ from kapsa.adapters.testing.loopback_tls import loopback_tls
 from kapsa.fleet.settings import FleetSettings
 from kapsa.fleet.testing.sample_chart import GROUP, ControllerBehaviour, gadget_crd
 from tests.fleet.infrastructure.health.webhook_server import WebhookServer, webhook_server
-from tests.fleet.rollouts.live_fleet import live_fleet, sample_chart
+from tests.fleet.rollouts.live_fleet import LiveFleet, live_fleet, sample_chart
 
 TWO = {"dev-1": "Dev", "staging-1": "Staging"}
 THREE = {"dev-1": "Dev", "dev-2": "Dev", "staging-1": "Staging"}
 GADGETS = 20
+LIMIT = 180
+"""Seconds from the third failed check to the end of the rollback."""
 
 
 class Webhooks(msgspec.Struct, frozen=True):
@@ -101,7 +103,7 @@ pytestmark = pytest.mark.timeout(1200)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("bad", BAD, ids=[each.name for each in BAD])
 async def test_a_bad_version_is_caught_by_its_own_check_and_every_resource_stays_as_it_was(
-    settings: FleetSettings, bad: BadVersion
+    settings: FleetSettings, bad: BadVersion, record_property: Callable[[str, object], None]
 ) -> None:
     async with AsyncExitStack() as stack:
         servers = Webhooks(*[await stack.enter_async_context(webhook_server()) for _ in range(2)])
@@ -125,6 +127,9 @@ async def test_a_bad_version_is_caught_by_its_own_check_and_every_resource_stays
         assert await fleet.versions() == dict.fromkeys(TWO, "1.0.0")
         assert await fleet.content() == before
         await fleet.await_reconciled()
+        seconds = await rollback_seconds(fleet, ended, caught["cluster"])
+        record_property("sweep", f"{bad.name}: back {seconds:.1f} s after the third failed check")
+        assert seconds < LIMIT, await fleet.story(deployment)
 
 
 @pytest.mark.long
@@ -148,21 +153,25 @@ async def test_a_bad_version_is_back_within_three_minutes_of_its_third_failed_ch
             deployment
         )
         assert await fleet.versions() == dict.fromkeys(TWO, "1.0.0")
-        history = (await fleet.admin.get(f"/deployments/{deployment}/events"))["items"]
-        seconds = rollback_seconds(ended["deployment"], history)
+        seconds = await rollback_seconds(fleet, ended, "staging-1", cause="newly not current")
         record_property(
             "sweep", f"a rollback of two stages took {seconds:.1f} s after the third failed check"
         )
-        assert seconds < 180, await fleet.story(deployment)
+        assert seconds < LIMIT, await fleet.story(deployment)
 
 
-def rollback_seconds(deployment: dict[str, Any], history: list[dict[str, Any]]) -> float:
+async def rollback_seconds(
+    fleet: LiveFleet, ended: dict[str, Any], cluster: str, *, cause: str = ""
+) -> float:
     """Return the time from the check that failed the gate to the end of the rollback, as both were recorded."""
-    (failed,) = (
-        each for each in history if each["cluster"] == "staging-1" and "Validate → Failed" in each["message"]
-    )
-    assert "newly not current" in failed["message"], failed
-    first, last = (datetime.fromisoformat(each) for each in (failed["at"], deployment["finishedAt"]))
+    deployment = ended["deployment"]
+    history = (await fleet.admin.get(f"/deployments/{deployment['id']}/events"))["items"]
+    failures = [
+        each for each in history if each["cluster"] == cluster and "Validate → Failed" in each["message"]
+    ]
+    assert len(failures) == 1, await fleet.story(deployment["id"])
+    assert cause in failures[0]["message"], failures
+    first, last = (datetime.fromisoformat(each) for each in (failures[0]["at"], deployment["finishedAt"]))
     return (last - first).total_seconds()
 
 
@@ -173,7 +182,10 @@ def rollback_seconds(deployment: dict[str, Any], history: list[dict[str, Any]]) 
     ids=["crashes-on-two", "breaks-some-on-three"],
 )
 async def test_a_canary_reaches_real_control_planes_and_a_bad_version_is_taken_back(
-    settings: FleetSettings, behaviour: ControllerBehaviour, clusters: dict[str, str]
+    settings: FleetSettings,
+    behaviour: ControllerBehaviour,
+    clusters: dict[str, str],
+    record_property: Callable[[str, object], None],
 ) -> None:
     async with live_fleet(settings, clusters, engine="real") as fleet:
         await fleet.register_operator(sample_chart("1.0.0"), sample_chart("2.0.0", behaviour))
@@ -191,3 +203,6 @@ async def test_a_canary_reaches_real_control_planes_and_a_bad_version_is_taken_b
         assert await fleet.versions() == dict.fromkeys(clusters, "1.0.0")
         assert await fleet.content() == before
         await fleet.await_reconciled()
+        seconds = await rollback_seconds(fleet, ended, ended["clusters"][0]["cluster"])
+        record_property("sweep", f"{behaviour}, real: back {seconds:.1f} s after the third failed check")
+        assert seconds < LIMIT, await fleet.story(bad)
