@@ -233,6 +233,10 @@ class CrdDefinition(msgspec.Struct, frozen=True):
         return next((version for version in self.spec.versions if version.name == name), None)
 
 
+# msgspec prepares a type on its first use, without a lock: two threads that use a recursive one for the first time
+# crash the process. So it is prepared here, SchemaNode included.
+msgspec.json.Decoder(CrdDefinition)
+
 _NO_CONVERSION = ConversionSpec()
 _ANY_RESOURCE = SchemaNode(type="object", preserve=True)
 
