@@ -11,7 +11,7 @@ from kapsa.fleet.domain.registry.operators import ManagedOperator
 from kapsa.fleet.orchestrator.ports.charts import RepositoryLogin
 from kapsa.fleet.orchestrator.ports.operators import OperatorRepository, StoredSecret
 from kapsa.fleet.orchestrator.ports.transactions import Connection
-from kapsa.fleet.orchestrator.ports.vault import KeyVault, VaultError
+from kapsa.fleet.orchestrator.ports.vault import KeyVault, VaultError, VaultUnavailable
 
 __all__ = ["OpenedValues", "OperatorSecrets"]
 
@@ -45,15 +45,17 @@ class OperatorSecrets:
         """
         names = {each.id: each.name for each in operators if each.secret_paths}
         stored = await self._repository.secrets(connection, tuple(names), _VALUES) if names else {}
-        return {each: self._opened(each, names[each], secret) for each, secret in stored.items()}
-
-    def _opened(self, operator_id: uuid.UUID, name: str, stored: StoredSecret) -> OpenedValues:
-        try:
-            content = self._vault.open(stored.sealed, _VALUES, _TABLE, str(operator_id), stored.version)
-        except VaultError as error:
-            log.warning("all values of an operator are hidden", operator=name, error=str(error))
-            return None
-        return msgspec.json.decode(content, type=dict[str, Any])
+        values: dict[uuid.UUID, OpenedValues] = dict.fromkeys(stored)
+        for each, secret in stored.items():
+            try:
+                content = await self._vault.open(secret.sealed, _VALUES, _TABLE, str(each), secret.version)
+            except VaultError as error:
+                log.warning("all values of an operator are hidden", operator=names[each], error=str(error))
+                if isinstance(error, VaultUnavailable):
+                    break  # nor can the others be opened now, and each attempt may take long
+            else:
+                values[each] = msgspec.json.decode(content, type=dict[str, Any])
+        return values
 
     async def login(self, connection: Connection, operator_id: uuid.UUID) -> RepositoryLogin | None:
         """Return the login for an operator's repository."""
