@@ -56,6 +56,11 @@ class _Stored(msgspec.Struct, frozen=True):
     apply_method: str = ""
 
 
+# msgspec prepares a type on its first use, without a lock, and releases are read in threads: two first uses at the
+# same moment would crash the process.
+_DECODER = msgspec.json.Decoder(_Stored)
+
+
 class HelmRelease(msgspec.Struct, frozen=True):
     """One revision of a release."""
 
@@ -93,7 +98,7 @@ def read_release(secret: Mapping[str, Any]) -> HelmRelease:
     if len(text) > 2 * _PACKED_LIMIT:
         raise LimitExceeded(f"the release in {what} is larger than {2 * _PACKED_LIMIT // _MIB} MB")
     try:
-        stored = msgspec.json.decode(_unpack(base64.b64decode(base64.b64decode(text)), what), type=_Stored)
+        stored = _DECODER.decode(_unpack(base64.b64decode(base64.b64decode(text)), what))
     except (binascii.Error, msgspec.DecodeError, zlib.error, RecursionError, ValueError):
         raise Refused(f"{what} is not a Helm release: its content cannot be read") from None
     return HelmRelease(

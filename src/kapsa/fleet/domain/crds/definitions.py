@@ -233,8 +233,8 @@ class CrdDefinition(msgspec.Struct, frozen=True):
         return next((version for version in self.spec.versions if version.name == name), None)
 
 
-# msgspec prepares a type on its first use, without a lock: two threads that use a recursive one for the first time
-# crash the process. So it is prepared here, SchemaNode included.
+# msgspec prepares a type on its first use, without a lock: two threads that use a nested one for the first time crash
+# the process. So it is prepared here, SchemaNode included.
 msgspec.json.Decoder(CrdDefinition)
 
 _NO_CONVERSION = ConversionSpec()
