@@ -19,7 +19,7 @@ FENCE = re.compile(
     r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL
 )
 RUNNABLE = {"python", "sh"}
-SHOWN = {"dockerfile", "json", "makefile", "mermaid", "text", "toml", "yaml"}
+SHOWN = {"dockerfile", "hcl", "json", "makefile", "mermaid", "text", "toml", "yaml"}
 """Languages of blocks that are only shown, or written to a file."""
 
 
