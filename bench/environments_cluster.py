@@ -109,7 +109,7 @@ async def install(client: Client, registry: RegistryServer, repositories: list[G
             "registry": {"name": "local", "imageRepository": f"team/app-{number}"},
             "deployment": {"type": "helm", "path": "chart"},
             "resources": {"defaultQuota": {"cpu": "4", "memory": "4Gi", "pods": 20}},
-            "previewEnvironments": {"enabled": True},
+            "previewEnvironments": {"enabled": True, "maxActive": BRANCHES},
             "secrets": [{"name": "settings"}],
         }
         await client.create(resource(Project, f"app-{number}", spec, namespace="team"))
