@@ -53,7 +53,9 @@ async def check_completed(fleet: RolloutHarness, made: VersionDeployment) -> Non
 
 def run_page(title: str, url: URL, directory: Path) -> None:
     """Run the commands of the block under a heading of the page for administrators, on a database."""
-    (block,) = re.findall(rf"^\*\*{title}\*\*.*?```sh[^\n]*\n(.*?)```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    (block,) = re.findall(
+        rf"^\*\*{title}\*\*.*?```sh[^\n]*\n(.*?)```", PAGE.read_text(), re.DOTALL | re.MULTILINE
+    )
     programs = str(choose_programs().postgres.parent)
     plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
     subprocess.run(
