@@ -28,6 +28,8 @@ from kapsa.environments.testing.simulated_builds import SimulatedBuildPods, Simu
 from kapsa.runtime import Client, Condition, custom_resource_definitions
 from kapsa.runtime.testing import InProcessTransport
 
+NODES = 20
+"""Nodes with room for the pods of all previews: pods that do not fit are never Ready."""
 BRANCHES = 50
 """The number of previews of a project."""
 
@@ -50,7 +52,7 @@ class ClusterProgress(msgspec.Struct, frozen=True):
 async def serve(directory: Path, n: int) -> None:
     faults = FaultPlan()
     async with contextlib.AsyncExitStack() as stack:
-        cluster = await stack.enter_async_context(DevCluster(faults=faults))
+        cluster = await stack.enter_async_context(DevCluster(faults=faults, nodes=NODES))
         client = await stack.enter_async_context(Client(InProcessTransport(cluster, client="bench")))
         git_directory = directory / "git"
         git_directory.mkdir()
