@@ -1,15 +1,20 @@
-"""Conflicts of an apply: fields that other managers own, in kube-apiserver's words."""
+"""Conflicts of an apply: the changed fields that other managers own, reported in kube-apiserver's words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-from kapsa.devcluster.embedded.apply.fieldset import Path, path_text
-from kapsa.devcluster.embedded.apply.managedfields import Manager
+from kapsa.devcluster.embedded.apply.comparison import Comparison
+from kapsa.devcluster.embedded.apply.fieldset import Fields, Path, intersection, path_text, paths
+from kapsa.devcluster.embedded.apply.managedfields import Managed, Manager
+from kapsa.devcluster.embedded.apply.object_versions import Versions
 from kapsa.devcluster.wire.status_errors import StatusError
 from kapsa.schemas.go_format import quote
 
-__all__ = ["ApplyConflict"]
+__all__ = ["ApplyConflict", "reject_conflicts"]
+
+Object = dict[str, Any]
 
 
 class ApplyConflict(StatusError):  # noqa: N818 - the word Kubernetes uses
@@ -26,6 +31,30 @@ class ApplyConflict(StatusError):  # noqa: N818 - the word Kubernetes uses
             for manager, path in self.conflicts
         ]
         super().__init__(409, "Conflict", _conflict_message(self.conflicts), details={"causes": causes})
+
+
+def reject_conflicts(
+    managed: Managed, author: Manager, comparison: Comparison, live: Object, new: Object, versions: Versions
+) -> None:
+    """Raise ApplyConflict if `author`, by changing `live` to `new`, changes fields of other managers.
+
+    `comparison` is that of the two objects in the request's version. Each manager's fields are compared in
+    the version that it wrote; one that is no longer served cannot conflict.
+    """
+    changed: dict[str, Fields] = {versions.api_version: comparison.changed}
+    conflicts: list[tuple[Manager, Path]] = []
+    for manager in sorted(managed, key=lambda one: one.sort_text):
+        version = managed[manager].api_version
+        if manager == author:
+            continue
+        if version not in changed:
+            there = versions.compare(live, new, version)
+            changed[version] = there.changed if there else {}
+        conflicts += (
+            (manager, path) for path in paths(intersection(managed[manager].fields, changed[version]))
+        )
+    if conflicts:
+        raise ApplyConflict(conflicts)
 
 
 def _conflict_message(conflicts: list[tuple[Manager, Path]]) -> str:

@@ -12,16 +12,13 @@ from typing import Any
 from kapsa.devcluster.embedded.apply import managedfields
 from kapsa.devcluster.embedded.apply.claims import claimed, reconciled
 from kapsa.devcluster.embedded.apply.comparison import Comparison, equal
-from kapsa.devcluster.embedded.apply.conflicts import ApplyConflict
+from kapsa.devcluster.embedded.apply.conflicts import ApplyConflict, reject_conflicts
 from kapsa.devcluster.embedded.apply.fieldset import (
     Fields,
-    Path,
     contains,
     difference,
     from_paths,
-    intersection,
     ordered,
-    paths,
     recursive_difference,
     union,
 )
@@ -281,7 +278,7 @@ def _applied(
     comparison = versions.compare(live, new, versions.api_version)
     assert comparison is not None
     if not force:
-        _reject_conflicts(managed, comparison, author, live, new, versions)
+        reject_conflicts(managed, author, comparison, live, new, versions)
     managed = dict(_without(managed, comparison, live, new, versions, keep=author))
     if author in managed:
         fields = difference(managed[author].fields, _UNTRACKED)
@@ -289,25 +286,6 @@ def _applied(
         if not fields:
             del managed[author]
     return new, managed
-
-
-def _reject_conflicts(
-    managed: Managed, comparison: Comparison, author: Manager, live: Object, new: Object, versions: Versions
-) -> None:
-    changed: dict[str, Fields] = {versions.api_version: comparison.changed}
-    conflicts: list[tuple[Manager, Path]] = []
-    for manager in sorted(managed, key=lambda one: one.sort_text):
-        version = managed[manager].api_version
-        if manager == author:
-            continue
-        if version not in changed:
-            there = versions.compare(live, new, version)
-            changed[version] = there.changed if there else {}
-        conflicts += (
-            (manager, path) for path in paths(intersection(managed[manager].fields, changed[version]))
-        )
-    if conflicts:
-        raise ApplyConflict(conflicts)
 
 
 def _apply_as_kubectl(
