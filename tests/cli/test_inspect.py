@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kapsa.cli.commands import app
-from kapsa.runtime.controller.work.history import RunError, RunRecord
+from kapsa.runtime.controller.work.run_history import RunError, RunRecord
 from kapsa.runtime.operator.inspection import CacheReport, ControllerReport, InspectionReport, KeyReport
 
 NOW = datetime.now(UTC)

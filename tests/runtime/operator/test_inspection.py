@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from kapsa.runtime import Backoff, Context, Operator, Requeue, RunningOperator, TerminalError
-from kapsa.runtime.controller.work.history import RunHistory
+from kapsa.runtime.controller.work.run_history import RunHistory
 from kapsa.runtime.controller.work.workqueue import Item, Priority, Reason, WorkQueue
 from kapsa.runtime.operator.inspection import InspectionReport, KeyReport
 from kapsa.runtime.resources.stored_object import Key

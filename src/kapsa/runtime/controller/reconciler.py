@@ -39,7 +39,7 @@ from kapsa.runtime.telemetry.metrics import Result
 from kapsa.runtime.telemetry.tracing import Tracing
 
 if TYPE_CHECKING:
-    from kapsa.runtime.controller.work.history import RunHistory
+    from kapsa.runtime.controller.work.run_history import RunHistory
 
 __all__ = ["Reconciler"]
 

@@ -150,7 +150,7 @@ class ClusterRun:
             tracing=self._tracing,
         )
         if self._operator.debug_port is not None:
-            from kapsa.runtime.controller.work.history import RunHistory
+            from kapsa.runtime.controller.work.run_history import RunHistory
 
             reconciler.history = RunHistory(self._clock)
         return reconciler

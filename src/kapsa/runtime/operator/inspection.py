@@ -14,7 +14,7 @@ import msgspec
 
 from kapsa.runtime.cache.informer import Informer
 from kapsa.runtime.controller.reconciler import Reconciler
-from kapsa.runtime.controller.work.history import RunError, RunRecord
+from kapsa.runtime.controller.work.run_history import RunError, RunRecord
 from kapsa.runtime.controller.work.workqueue import Item, Reason
 from kapsa.runtime.operator.cluster_run import ClusterRun
 from kapsa.runtime.resources.stored_object import Key

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from kapsa.fleet.domain.crds.branches import branch_changes
+from kapsa.fleet.domain.crds.cel_rules import rule_changes
 from kapsa.fleet.domain.crds.changes import NodeChange, breaking, is_scalar, safe, warning
 from kapsa.fleet.domain.crds.definitions import SchemaNode
 from kapsa.fleet.domain.crds.facets import default_changes, facet_changes, type_changes
 from kapsa.fleet.domain.crds.findings import ChangeRule, ChangeSeverity, CrdFinding
 from kapsa.fleet.domain.crds.list_types import list_type_changes
-from kapsa.fleet.domain.crds.rules import rule_changes
 from kapsa.fleet.domain.errors import InvalidInput
 
 __all__ = ["compare_schemas"]
