@@ -5,6 +5,9 @@ from __future__ import annotations
 import base64
 from datetime import timedelta
 
+import pytest
+
+from kapsa.fleet.domain.errors import InvalidInput
 from kapsa.fleet.domain.principals import Principal, Role
 from kapsa.fleet.domain.rollout.strategies import CanaryStrategy
 from kapsa.fleet.domain.values import MASK
@@ -49,6 +52,16 @@ async def test_a_plain_value_that_shows_a_secret_in_any_form_is_masked_and_reach
         bundle = await fleet.store.bundle(connection, made.id, shown.plan.clusters[0].cluster_id)
     assert bundle is not None
     assert bundle.values == {**plain, "password": PLANTED}
+
+
+async def test_a_mask_is_no_value_of_a_deployment(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    for field, values in (("values", {"db": {"dsn": MASK}}), ("secret_values", {"keys": [MASK]})):
+        with pytest.raises(
+            InvalidInput, match=r"(db\.dsn|keys\.0): •+ stands for nothing that is hidden here"
+        ):
+            await fleet.create(CANARY, **{field: values})
+    assert (await fleet.deployments.page(VIEWER)).items == ()
 
 
 async def test_a_value_of_the_operator_that_shows_a_secret_of_the_deployment_is_masked_in_the_plan(

@@ -47,6 +47,7 @@ from kapsa.fleet.orchestrator.ports.telemetry import UNREPORTED, RolloutReporter
 from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
 from kapsa.fleet.orchestrator.registry.names import check_values
 from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
+from kapsa.fleet.orchestrator.registry.secret_values import refuse_masks
 
 __all__ = ["Deployments"]
 
@@ -404,8 +405,9 @@ class Deployments:
 def _check_request(principal: Principal, request: DeploymentRequest) -> None:
     _require_admin_for(principal, request.force_reason, "forceReason")
     _require_admin_for(principal, request.window_override_reason, "windowOverrideReason")
-    check_values("values", request.values)
-    check_values("secretValues", request.secret_values)
+    for field, values in (("values", request.values), ("secretValues", request.secret_values)):
+        check_values(field, values)
+        refuse_masks(field, values)
 
 
 def _check_withdrawn(version: OperatorVersion, name: str, force_reason: str) -> None:

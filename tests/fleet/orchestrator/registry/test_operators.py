@@ -258,6 +258,37 @@ async def test_an_operator_whose_secrets_cannot_be_opened_is_listed_without_any_
     assert (await quick.get(VIEWER, "widget")).values == {"url": MASK, "level": "warn", "token": MASK}
 
 
+async def test_plain_values_next_to_a_secret_survive_an_update_of_what_was_read_without_the_key(
+    quick: Operators, database: Database, audit: AuditRecorder
+) -> None:
+    values = {"db": {"host": "db.example.com", "port": 5432}, "replicas": 1}
+    await quick.register(EDITOR, registration(values=values, secret_values={"db": {"password": PASSWORD}}))
+    other = LocalVault(FixedKeys(KeyRing.parse(new_key_text(), "other")))
+    keyless = Operators(database, PostgresOperators(), FakeCharts(), other, audit)
+    hidden = (await keyless.get(VIEWER, "widget")).values
+    assert hidden == {MASK: MASK, "db": {"password": MASK}}
+    await keyless.update(EDITOR, "widget", UpdateOperator(values={**hidden, "level": "warn"}))
+    async with database.transaction() as connection:
+        stored = await PostgresOperators().get(connection, "widget")
+    assert stored is not None
+    assert stored.values == {**values, "level": "warn"}
+
+
+@pytest.mark.parametrize("field", ["values", "secret_values", "cluster_values", "environment_values"])
+async def test_a_mask_is_no_value_of_a_new_operator_or_of_another_key(quick: Operators, field: str) -> None:
+    layer: dict[Any, Any] = {"dsn": MASK}
+    if field in ("cluster_values", "environment_values"):
+        layer = {ClusterEnvironment.DEV if field == "environment_values" else "dev-1": layer}
+    refusal = r"dsn: •+ stands for nothing that is hidden here"
+    with pytest.raises(InvalidInput, match=refusal):
+        await quick.register(EDITOR, registration(**{field: layer}))
+    await quick.register(EDITOR, registration(values={"level": "info"}))
+    if field != "cluster_values":
+        with pytest.raises(InvalidInput, match=refusal):
+            await quick.update(EDITOR, "widget", UpdateOperator(**{field: layer}))
+    assert (await quick.get(VIEWER, "widget")).values == {"level": "info"}
+
+
 async def test_values_of_a_cluster_win_over_its_environment_and_go_with_the_cluster(
     quick: Operators, database: Database, vault: LocalVault
 ) -> None:

@@ -31,7 +31,7 @@ from kapsa.fleet.orchestrator.ports.vault import KeyVault
 from kapsa.fleet.orchestrator.registry.names import check_name, check_values
 from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
 from kapsa.fleet.orchestrator.registry.operator_views import shown_operators
-from kapsa.fleet.orchestrator.registry.secret_values import restored
+from kapsa.fleet.orchestrator.registry.secret_values import refuse_masks, restored, restored_layers
 from kapsa.fleet.orchestrator.registry.versions import changed_meanwhile, check_version
 
 __all__ = [
@@ -141,7 +141,7 @@ class Operators:
             namespace=request.namespace,
             source=request.source,
             values=request.values,
-            environment_values={each.value: values for each, values in request.environment_values.items()},
+            environment_values=_named(request.environment_values),
             cluster_values=request.cluster_values,
             created_at=await self._transactions.now(),
             created_by=principal.subject,
@@ -376,24 +376,27 @@ def _check_registration(request: RegisterOperator) -> None:
         raise InvalidInput(f"source {message}", InvalidField("/source", message))
     if request.version and not is_version(request.version):
         raise _no_version(request.version)
-    check_values("values", request.values)
-    check_values(
-        "environmentValues", {each.value: values for each, values in request.environment_values.items()}
-    )
-    check_values("clusterValues", request.cluster_values)
-    check_values("secretValues", request.secret_values)
+    layers: dict[str, Mapping[str, Any]] = {
+        "values": request.values,
+        "environmentValues": _named(request.environment_values),
+        "clusterValues": request.cluster_values,
+        "secretValues": request.secret_values,
+    }
+    for field, values in layers.items():
+        check_values(field, values)
+        refuse_masks(field, values)
 
 
 def _check_update(request: UpdateOperator) -> None:
     if isinstance(request.values, dict):
         check_values("values", request.values)
     if isinstance(request.environment_values, dict):
-        named = {each.value: values for each, values in request.environment_values.items()}
-        check_values("environmentValues", named)
+        check_values("environmentValues", _named(request.environment_values))
     if isinstance(request.cluster_values, dict):
         check_values("clusterValues", request.cluster_values)
     if isinstance(request.secret_values, dict):
         check_values("secretValues", request.secret_values)
+        refuse_masks("secretValues", request.secret_values)
 
 
 def _updated(before: ManagedOperator, shown: ManagedOperator, request: UpdateOperator) -> ManagedOperator:
@@ -405,27 +408,25 @@ def _updated(before: ManagedOperator, shown: ManagedOperator, request: UpdateOpe
     if isinstance(request.values, dict):
         changes["values"] = restored(request.values, before.values, shown.values, frozenset(paths))
     if isinstance(request.environment_values, dict):
-        named = {each.value: values for each, values in request.environment_values.items()}
-        changes["environment_values"] = _layers(named, before.environment_values, shown.environment_values)
+        changes["environment_values"] = restored_layers(
+            "environmentValues",
+            _named(request.environment_values),
+            before.environment_values,
+            shown.environment_values,
+        )
     if isinstance(request.cluster_values, dict):
-        changes["cluster_values"] = _layers(
-            request.cluster_values, before.cluster_values, shown.cluster_values
+        changes["cluster_values"] = restored_layers(
+            "clusterValues", request.cluster_values, before.cluster_values, shown.cluster_values
         )
     if request.credentials is not UNSET:
         changes["has_credentials"] = request.credentials is not None
     return msgspec.structs.replace(before, **changes)
 
 
-def _layers(
-    layers: Mapping[str, Mapping[str, Any]],
-    before: Mapping[str, Mapping[str, Any]],
-    shown: Mapping[str, Mapping[str, Any]],
+def _named(
+    values: Mapping[ClusterEnvironment, dict[str, Any]],
 ) -> dict[str, dict[str, Any]]:
-    """Return the values of a client for environments or clusters, with what its masks stand for."""
-    return {
-        name: restored(values, before.get(name, {}), shown.get(name, {}), frozenset())
-        for name, values in layers.items()
-    }
+    return {environment.value: layer for environment, layer in values.items()}
 
 
 def _chart_name(source: ChartSource) -> str:
