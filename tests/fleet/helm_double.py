@@ -69,6 +69,8 @@ class FakeCluster:
         """The fields that the last rollback left to their owners."""
         self.accepted: tuple[FieldConflict, ...] = ()
         """The fields that the gates of a version accept with other owners."""
+        self.additions: tuple[FieldConflict, ...] = ()
+        """The additions to pod templates that the plan names, for the last baseline."""
 
     def history(self, release: ReleaseRef) -> list[ReleaseRecord]:
         return self.records.setdefault(release, [])
@@ -297,10 +299,17 @@ class FakeClusters:
             return tuple(filter(None, [self.left_behind.get(cluster.name)]))
 
     async def record_baseline(
-        self, cluster_id: uuid.UUID, operator_id: uuid.UUID, chart_digest: str, live: ReleaseRef
+        self,
+        cluster_id: uuid.UUID,
+        operator_id: uuid.UUID,
+        chart_digest: str,
+        live: ReleaseRef,
+        *,
+        additions: tuple[FieldConflict, ...] = (),
     ) -> None:
         async with self.interrupt("record_baseline"):
-            await self._reach(cluster_id, "record_baseline")
+            cluster = await self._reach(cluster_id, "record_baseline")
+            cluster.additions = additions
 
     async def observe(
         self, cluster_id: uuid.UUID, release: ReleaseRef, *, left: tuple[FieldConflict, ...] = ()

@@ -131,6 +131,7 @@ class RolloutPlanner:
             crds=report.crds,
             verdicts=report.verdicts,
             conflicts=report.conflicts,
+            additions=report.additions,
             problems=_problems(request, report),
             diff=report.diff,
             values=shown,

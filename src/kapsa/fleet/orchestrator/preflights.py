@@ -96,6 +96,7 @@ class ClusterPreflights:
             diff=trial.diff,
             notices=(*_states(running), *compared.notices, *trial.notices),
             manifest=trial.manifest,
+            additions=trial.additions,
         )
 
     async def _compare(self, cluster: ManagedCluster, crds: Sequence[ChartCrd]) -> _ComparedCrds:

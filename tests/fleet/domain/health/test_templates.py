@@ -9,7 +9,12 @@ import pytest
 
 from kapsa.fleet.domain.health import Evidence
 from kapsa.fleet.domain.health.drift import DriftReading, FieldDrift
-from kapsa.fleet.domain.health.templates import judge_template, template_additions, template_changes
+from kapsa.fleet.domain.health.templates import (
+    approved_additions,
+    judge_template,
+    template_additions,
+    template_changes,
+)
 
 Tree = dict[str, Any]
 CONTAINER = '.spec.template.spec.containers[name="manager"]'
@@ -123,6 +128,14 @@ def test_an_addition_is_a_field_that_the_manifest_does_not_set() -> None:
         (".spec.template.metadata.annotations.wave/config-hash", "wave"),
         (f"{CONTAINER}.imagePullPolicy", "tf"),
     ]
+
+
+def test_additions_are_approved_if_the_plan_has_them_and_they_are_there_right_before_the_upgrade() -> None:
+    name = "Deployment operators/widget"
+    stays, gone = FieldDrift(name, ".spec.template.a", "wave"), FieldDrift(name, ".spec.template.b", "wave")
+    later = FieldDrift(name, ".spec.template.c", "kubectl-edit")
+    unowned = FieldDrift(name, ".spec.template.d", "before-first-apply")
+    assert approved_additions([stays, gone, unowned], [later, stays]) == (stays, unowned)
 
 
 def test_owners_of_any_shape_and_depth_are_read() -> None:

@@ -55,6 +55,7 @@ def with_plan(**changes: Any) -> str:
         {"verdicts": (LiveVerdict("certs.example.com", 412, 0),)},
         {"verdicts": (LiveVerdict("certs.example.com", 412, 412),)},
         {"conflicts": (FieldConflict("Deployment/x", "spec.replicas", "kubectl"),)},
+        {"additions": (FieldConflict("Deployment/x", ".spec.template.spec.priority", "kubectl"),)},
     ],
     ids=lambda changes: next(iter(changes)),
 )

@@ -206,15 +206,27 @@ async def test_a_release_that_cannot_be_read_hides_nothing_of_its_neighbours(
     assert reasons[2:] == ["LeaseNotRenewed"] * 2
 
 
-async def test_what_others_had_added_to_a_template_before_the_upgrade_passes_its_gate(
+ADDED = (
+    FieldConflict(
+        "Deployment operators/widget-operator", ".spec.template.metadata.annotations.wave/hash", "wave"
+    ),
+    FieldConflict(
+        "Deployment operators/widget-operator",
+        '.spec.template.spec.containers[name="manager"].terminationMessagePath',
+        "tuner",
+    ),
+)
+
+
+async def test_what_others_had_added_to_a_template_before_the_plan_passes_the_gate(
     operator: OperatorFixture,
 ) -> None:
     await operator.define()
     await operator.install()
     await operator.change_container({"terminationMessagePath": "/tuned"}, field_manager="tuner")
-    await operator.annotate_template("wave.pusher.com/config-hash", field_manager="wave")
+    await operator.annotate_template("wave/hash", field_manager="wave")
     await operator.ready()
-    await operator.observer.record_baseline(CLUSTER, OPERATOR_ID, DIGEST, RELEASE)
+    await operator.observer.record_baseline(CLUSTER, OPERATOR_ID, DIGEST, RELEASE, additions=ADDED)
     await operator.install(image="widget:3", revision=3)
     await operator.ready()
     assert (await operator.observe()).evidence is Evidence.HEALTHY
@@ -224,4 +236,22 @@ async def test_what_others_had_added_to_a_template_before_the_upgrade_passes_its
     (drift,) = [each for each in health.checks if each.reason == "Drift"]
     assert "cattle.io/timestamp" in drift.message
     assert "more" not in drift.message
+    assert health.evidence is Evidence.UNKNOWN
+
+
+async def test_what_others_have_added_to_a_template_since_the_plan_passes_no_gate(
+    operator: OperatorFixture,
+) -> None:
+    await operator.define()
+    await operator.install()
+    await operator.annotate_template("wave/hash", field_manager="wave")
+    await operator.change_container({"command": ["/other"]}, field_manager="kubectl-edit")
+    await operator.ready()
+    await operator.observer.record_baseline(CLUSTER, OPERATOR_ID, DIGEST, RELEASE, additions=ADDED)
+    await operator.install(image="widget:3", revision=3)
+    await operator.ready()
+    health = await operator.observe()
+    (drift,) = [each for each in health.checks if each.reason == "Drift"]
+    assert ".command of Deployment" in drift.message
+    assert "changed by kubectl-edit: take" in drift.message
     assert health.evidence is Evidence.UNKNOWN

@@ -146,6 +146,8 @@ async def test_what_others_have_added_to_a_pod_template_is_named_and_stays(targe
         "has set .spec.template.metadata.annotations.wave.example.com/hash, which the chart does not"
         in notice
     )
+    field = ".spec.template.metadata.annotations.wave.example.com/hash"
+    assert report.additions == (FieldConflict("Deployment widgets/widget", field, "wave"),)
     assert (report.conflicts, report.problems) == ((), ())
 
 

@@ -255,6 +255,18 @@ async def test_a_gate_accepts_the_fields_that_the_plan_leaves_to_their_owners(da
     assert fleet.clusters["dev-1"].accepted == left
 
 
+async def test_the_baseline_accepts_the_additions_to_templates_that_the_plan_of_the_cluster_names(
+    database: Database,
+) -> None:
+    fleet = await started(database, "dev-1", "dev-2")
+    added = (FieldConflict("Deployment widgets/controller", ".spec.template.spec.priority", "tuner"),)
+    fleet.sources.report = {"additions": added}
+    made = await fleet.create(CANARY)
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+    assert [fleet.clusters[name].additions for name in ("dev-1", "dev-2")] == [added, added]
+
+
 async def test_a_template_that_somebody_changed_pauses_a_deployment_and_stops_no_rollback(
     database: Database,
 ) -> None:

@@ -5,7 +5,7 @@ template, or removed from it, makes other pods than the approved ones, too.
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kapsa.fleet.domain.health.drift import DriftReading, FieldDrift
@@ -19,7 +19,13 @@ from kapsa.fleet.domain.health.owned_fields import (
 )
 from kapsa.fleet.domain.health.verdicts import CheckKind, Evidence, HealthCheck
 
-__all__ = ["judge_template", "template_additions", "template_changes", "unread_template"]
+__all__ = [
+    "approved_additions",
+    "judge_template",
+    "template_additions",
+    "template_changes",
+    "unread_template",
+]
 
 _TEMPLATE = ".spec.template"
 _DEEPEST = 50
@@ -65,6 +71,17 @@ def template_additions(
     for path, manager, declared in _foreign(manifest, own, others):
         if not declared:
             yield path, manager
+
+
+def approved_additions(
+    planned: Iterable[FieldDrift], present: Collection[FieldDrift]
+) -> tuple[FieldDrift, ...]:
+    """Return the additions of a plan that are there right before the upgrade: what came after the approval is not.
+
+    Those of an object without owners appear with the upgrade, and were in the plan because its dry run made them appear.
+    """
+    seen = frozenset(present)
+    return tuple(each for each in planned if each in seen or each.manager == _BEFORE_APPLY)
 
 
 def _template(manifest: Mapping[str, Any]) -> Any:
@@ -146,8 +163,8 @@ def judge_template(
     """Return a check that passes no gate if somebody changed the pod template of a controller; else None.
 
     Its pods then say nothing about the version that was approved. `left` has the objects and fields that the plan
-    leaves to other managers: those were approved as they are. `before` has the additions that the same managers had
-    made before the upgrade, which the plan names: the version that ran before had them, too.
+    leaves to other managers: those were approved as they are. `before` has the additions of the plan that the same
+    managers had made before the upgrade: the version that ran before had them, too.
     """
     changed = [
         each

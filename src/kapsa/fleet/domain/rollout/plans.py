@@ -6,6 +6,7 @@ The digest covers what decides the outcome. Counts, times and masked diffs are s
 import enum
 import hashlib
 import uuid
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -111,6 +112,8 @@ class ClusterPlan(msgspec.Struct, frozen=True, rename="camel"):
     crds: tuple[CrdChange, ...] = ()
     verdicts: tuple[LiveVerdict, ...] = ()
     conflicts: tuple[FieldConflict, ...] = ()
+    additions: tuple[FieldConflict, ...] = ()
+    """The fields that other managers have added to pod templates, which the upgrade leaves as they are."""
     problems: tuple[PreflightProblem, ...] = ()
     diff: str = ""
     """A unified diff of the manifests, with secret values masked."""
@@ -184,5 +187,10 @@ def _hashed(cluster: ClusterPlan) -> dict[str, Any]:
         "manifest": cluster.manifest_digest,
         "crds": sorted([change.name, change.one_way, *sorted(change.findings)] for change in cluster.crds),
         "verdicts": sorted([verdict.crd, verdict.share.value] for verdict in cluster.verdicts),
-        "conflicts": sorted([item.object, item.field, item.manager] for item in cluster.conflicts),
+        "conflicts": _fields(cluster.conflicts),
+        "additions": _fields(cluster.additions),
     }
+
+
+def _fields(owned: Iterable[FieldConflict]) -> list[list[str]]:
+    return sorted([each.object, each.field, each.manager] for each in owned)

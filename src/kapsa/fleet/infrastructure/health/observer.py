@@ -17,11 +17,12 @@ import msgspec
 from kapsa.fleet.domain.errors import UnknownObject
 from kapsa.fleet.domain.health import OperatorHealth
 from kapsa.fleet.domain.health.certificates import CertificateReading, judge_certificates
-from kapsa.fleet.domain.health.drift import DriftReading
+from kapsa.fleet.domain.health.drift import DriftReading, FieldDrift
 from kapsa.fleet.domain.health.judgement import judge_operator
 from kapsa.fleet.domain.health.memory import HealthLimits, HealthMemory, ResourceBaseline, interrupt
 from kapsa.fleet.domain.health.resources import baseline_of
 from kapsa.fleet.domain.health.templates import (
+    approved_additions,
     judge_template,
     template_additions,
     template_changes,
@@ -97,22 +98,30 @@ class OperatorObserver:
             return await self._read(reading, cluster_id, release, relative=True, left=left)
 
     async def record_baseline(
-        self, cluster_id: uuid.UUID, operator_id: uuid.UUID, chart_digest: str, live: ReleaseRef
+        self,
+        cluster_id: uuid.UUID,
+        operator_id: uuid.UUID,
+        chart_digest: str,
+        live: ReleaseRef,
+        *,
+        additions: tuple[FieldConflict, ...] = (),
     ) -> None:
         """Store what an upgrade is compared with, before it.
 
         Resources that are not current now do not count against it, nor do fields that other managers have added to
-        pod templates. Leases that the live release holds now must be
-        renewed after it: without this reading, one that no sweep has seen yet would not be missed.
+        pod templates, if they are among the `additions` that the plan names. Leases that the live release holds now
+        must be renewed after it: without this reading, one that no sweep has seen yet would not be missed.
         """
         async with self._transactions.transaction() as connection:
             origin = await self._store.chart_origin(connection, operator_id, chart_digest)
         async with self._reading(cluster_id, "operator.baseline", str(operator_id)) as reading:
             kinds = await reading.facts.kinds(await reading.facts.definitions(origin.crds))
             await self._read(reading, cluster_id, live, relative=False)
-            additions = await _templates(reading, live, template_additions)
+            present = await _templates(reading, live, template_additions)
         async with self._transactions.transaction() as connection:
-            baseline = msgspec.structs.replace(baseline_of(kinds, reading.now), templates=additions.fields)
+            planned = [FieldDrift(each.object, each.field, each.manager) for each in additions]
+            templates = approved_additions(planned, present.fields)
+            baseline = msgspec.structs.replace(baseline_of(kinds, reading.now), templates=templates)
             await self._store.put_baseline(connection, cluster_id, operator_id, baseline)
 
     async def sweep(self, cluster_id: uuid.UUID) -> int:

@@ -38,7 +38,13 @@ class HealthObserver(Protocol):
         ...
 
     async def record_baseline(
-        self, cluster_id: uuid.UUID, operator_id: uuid.UUID, chart_digest: str, live: ReleaseRef
+        self,
+        cluster_id: uuid.UUID,
+        operator_id: uuid.UUID,
+        chart_digest: str,
+        live: ReleaseRef,
+        *,
+        additions: tuple[FieldConflict, ...] = (),
     ) -> None:
         """Store what an upgrade is compared with, before it: resources that are not current, and the Leases in use."""
         ...
@@ -98,10 +104,16 @@ class ManagedClusterOperations:
         return await self._observer.observe(cluster_id, release, left=left)
 
     async def record_baseline(
-        self, cluster_id: uuid.UUID, operator_id: uuid.UUID, chart_digest: str, live: ReleaseRef
+        self,
+        cluster_id: uuid.UUID,
+        operator_id: uuid.UUID,
+        chart_digest: str,
+        live: ReleaseRef,
+        *,
+        additions: tuple[FieldConflict, ...] = (),
     ) -> None:
         """Store what an upgrade is compared with, before it: resources that are not current, and the Leases in use."""
-        await self._observer.record_baseline(cluster_id, operator_id, chart_digest, live)
+        await self._observer.record_baseline(cluster_id, operator_id, chart_digest, live, additions=additions)
 
     async def validate_idle(self, cluster_id: uuid.UUID, release: ReleaseRef) -> OperatorHealth:
         """Return evidence about a release at zero replicas: dry runs, images, rights."""

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
+import msgspec
+
 from kapsa.adapters.errors import ExternalError
 from kapsa.fleet.domain.errors import UnknownObject
 from kapsa.fleet.domain.registry.inventory import foreign_manager
@@ -120,6 +122,7 @@ class _Trial:
             tuple(dict.fromkeys(problems)),
             tuple(dict.fromkeys(notices)),
             await asyncio.to_thread(self._diff, [each.content for each in outcomes]),
+            tuple(addition for each in outcomes for addition in each.additions),
         )
 
     async def _try_all(
@@ -200,7 +203,7 @@ def _changing(outcome: ObjectOutcome, name: str) -> ObjectOutcome:
         return outcome
     others = tuple(each for each in outcome.problems if each not in invalid)
     notices = tuple(f"by the CRD that the cluster has now, {each.message}" for each in invalid)
-    return ObjectOutcome(outcome.content, outcome.conflicts, others, (*outcome.notices, *notices))
+    return msgspec.structs.replace(outcome, problems=others, notices=(*outcome.notices, *notices))
 
 
 def _owner(metadata: Mapping[str, Any], release: ReleaseRef) -> str:

@@ -3,7 +3,7 @@
 import itertools
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ from kapsa.fleet.domain.health.templates import template_additions
 from kapsa.fleet.domain.rollout.deployments import ConflictPolicy
 from kapsa.fleet.domain.rollout.plans import FieldConflict, PreflightProblem
 from kapsa.fleet.domain.rollout.releases import ReleaseRef
+from kapsa.fleet.infrastructure.clusters.answers import clean_text
 from kapsa.fleet.infrastructure.preflight.field_owners import FieldOwner, field_owners
 from kapsa.runtime import (
     ApiError,
@@ -50,6 +51,8 @@ class ObjectOutcome(msgspec.Struct, frozen=True):
     conflicts: tuple[FieldConflict, ...] = ()
     problems: tuple[PreflightProblem, ...] = ()
     notices: tuple[str, ...] = ()
+    additions: tuple[FieldConflict, ...] = ()
+    """The fields of a pod template that other managers have added, and an upgrade leaves as they are."""
 
 
 class ObjectTrial:
@@ -90,8 +93,9 @@ class ObjectTrial:
             # Conflicts are checked before admission: what the cluster thinks of the object comes with force only.
             applied, error = await self._apply(content, namespace, force=True)
         problems, notices = self._judge(error, name)
-        notices += tuple(_additions(content, applied, name))
-        return ObjectOutcome(content, tuple(dict.fromkeys(conflicts)), problems, notices)
+        additions = _additions(content, applied, name)
+        notices += tuple(_sentences(name, additions))
+        return ObjectOutcome(content, tuple(dict.fromkeys(conflicts)), problems, notices, additions)
 
     async def attempt_elsewhere(self, content: dict[str, Any], name: str, namespace: str) -> ObjectOutcome:
         """Try an object whose namespace does not exist yet, under another name in the namespace `default`.
@@ -162,12 +166,20 @@ class ObjectTrial:
         return (PreflightProblem(_check(error), f"{name}: {text}"),), ()
 
 
-def _additions(content: Mapping[str, Any], applied: Mapping[str, Any], name: str) -> Iterator[str]:
-    """Yield a sentence for each manager whose own fields of a pod template an upgrade would leave as they are."""
+def _additions(
+    content: Mapping[str, Any], applied: Mapping[str, Any], name: str
+) -> tuple[FieldConflict, ...]:
+    """Return the fields of a pod template that others have added, named as the health of the release names them."""
     owners = (applied.get("metadata") or {}).get("managedFields")
+    fields = itertools.islice(template_additions(content, owners, MANAGER), _MOST_ADDITIONS)
+    return tuple(FieldConflict(name, field, clean_text(manager)) for field, manager in fields)
+
+
+def _sentences(name: str, additions: Iterable[FieldConflict]) -> Iterator[str]:
+    """Yield a sentence for each manager whose own fields of a pod template an upgrade would leave as they are."""
     fields: dict[str, list[str]] = {}
-    for field, manager in itertools.islice(template_additions(content, owners, MANAGER), _MOST_ADDITIONS):
-        fields.setdefault(manager, []).append(field)
+    for each in additions:
+        fields.setdefault(each.manager, []).append(each.field)
     for manager, own in fields.items():
         more = f" and {len(own) - 3} more" if len(own) > 3 else ""
         text = (

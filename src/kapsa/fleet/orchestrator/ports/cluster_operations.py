@@ -98,9 +98,18 @@ class ClusterOperations(Protocol):
         ...
 
     async def record_baseline(
-        self, cluster_id: uuid.UUID, operator_id: uuid.UUID, chart_digest: str, live: ReleaseRef
+        self,
+        cluster_id: uuid.UUID,
+        operator_id: uuid.UUID,
+        chart_digest: str,
+        live: ReleaseRef,
+        *,
+        additions: tuple[FieldConflict, ...] = (),
     ) -> None:
-        """Record what an upgrade is compared with, before it: custom resources that fail, and the Leases in use."""
+        """Record what an upgrade is compared with, before it: custom resources that fail, and the Leases in use.
+
+        `additions` has the fields that others have added to pod templates, as the plan names them.
+        """
         ...
 
     async def observe(

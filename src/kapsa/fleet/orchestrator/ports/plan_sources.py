@@ -131,6 +131,8 @@ class PreflightReport(msgspec.Struct, frozen=True):
     notices: tuple[str, ...] = ()
     manifest: bytes | None = None
     """The manifest to apply, if it is another one: without the fields that are left to their owners."""
+    additions: tuple[FieldConflict, ...] = ()
+    """The fields that other managers have added to pod templates."""
 
 
 class ClusterInspector(Protocol):

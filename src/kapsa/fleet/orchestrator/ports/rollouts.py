@@ -11,7 +11,7 @@ import msgspec
 
 from kapsa.fleet.domain.rollout.approvals import ApprovalRequest, ApprovalState
 from kapsa.fleet.domain.rollout.deployments import DeploymentPhase, RolloutEvent, VersionDeployment
-from kapsa.fleet.domain.rollout.plans import RolloutPlan
+from kapsa.fleet.domain.rollout.plans import ClusterPlan, RolloutPlan
 from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetGoal
 from kapsa.fleet.orchestrator.ports.leases import LeaseError
@@ -235,6 +235,12 @@ class RolloutStore(Protocol):
 
     async def plan(self, connection: Connection, deployment_id: uuid.UUID) -> RolloutPlan | None:
         """Return the plan of a deployment."""
+        ...
+
+    async def cluster_plan(
+        self, connection: Connection, deployment_id: uuid.UUID, cluster_id: uuid.UUID
+    ) -> ClusterPlan | None:
+        """Return the part of a plan that is for one cluster."""
         ...
 
     async def bundle(

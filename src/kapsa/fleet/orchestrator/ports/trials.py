@@ -58,6 +58,8 @@ class TrialReport(msgspec.Struct, frozen=True):
     problems: tuple[PreflightProblem, ...] = ()
     notices: tuple[str, ...] = ()
     diff: str = ""
+    additions: tuple[FieldConflict, ...] = ()
+    """The fields that other managers have added to pod templates."""
 
 
 class ReleaseTrials(Protocol):

@@ -49,6 +49,8 @@ class ClusterTurn(msgspec.Struct, frozen=True):
     guard: LeaseGuard
     left: tuple[FieldConflict, ...] = ()
     """The fields that the plan leaves to their owners, for gates and for the step that takes the release back."""
+    additions: tuple[FieldConflict, ...] = ()
+    """The fields that others had added to pod templates when the plan was made, for the step that takes the baseline."""
 
     @property
     def stage(self) -> RolloutStage | None:

@@ -149,6 +149,7 @@ class ClusterWorker:
                 settings=self._settings,
                 guard=guard,
                 left=await self._left(connection, deployment, target),
+                additions=await self._additions(connection, target),
             )
 
     async def _left(
@@ -157,9 +158,15 @@ class ClusterWorker:
         """Return the fields that the plan leaves to their owners: gates accept them, and a rollback leaves them, too."""
         if target.step not in _LEAVES or deployment.on_conflict is not ConflictPolicy.LEAVE:
             return ()
-        plan = await self._store.plan(connection, deployment.id)
-        clusters = plan.clusters if plan is not None else ()
-        return next((each.conflicts for each in clusters if each.cluster_id == target.cluster_id), ())
+        plan = await self._store.cluster_plan(connection, deployment.id, target.cluster_id)
+        return plan.conflicts if plan is not None else ()
+
+    async def _additions(self, connection: Connection, target: RolloutTarget) -> tuple[FieldConflict, ...]:
+        """Return what others had added to pod templates when the plan was made, for the baseline of the upgrade."""
+        if target.step is not TargetStep.PREPARE:
+            return ()
+        plan = await self._store.cluster_plan(connection, target.deployment_id, target.cluster_id)
+        return plan.additions if plan is not None else ()
 
     async def _step(self, turn: ClusterTurn) -> RolloutTarget:
         """Return the target as it becomes, whatever happens in the step."""

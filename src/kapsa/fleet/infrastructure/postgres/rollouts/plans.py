@@ -3,11 +3,11 @@
 import uuid
 
 import msgspec
-from sqlalchemy import delete, select
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import cast, delete, func, select
+from sqlalchemy.dialects.postgresql import JSONB, JSONPATH, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from kapsa.fleet.domain.rollout.plans import RolloutPlan
+from kapsa.fleet.domain.rollout.plans import ClusterPlan, RolloutPlan
 from kapsa.fleet.infrastructure.postgres.tables.rollouts import deployment_bundle, deployment_plan
 from kapsa.fleet.orchestrator.ports.rollouts import ReleaseBundle
 from kapsa.fleet.orchestrator.ports.vault import KeyVault
@@ -65,6 +65,19 @@ class PlanRows:
         query = select(deployment_plan.c.document).where(deployment_plan.c.deployment_id == deployment_id)
         document = (await connection.execute(query)).scalar_one_or_none()
         return None if document is None else msgspec.convert(document, RolloutPlan)
+
+    async def cluster_plan(
+        self, connection: AsyncConnection, deployment_id: uuid.UUID, cluster_id: uuid.UUID
+    ) -> ClusterPlan | None:
+        """Return the part of a plan that is for one cluster."""
+        path, cluster = "$.clusters[*] ? (@.clusterId == $id)", {"id": str(cluster_id)}
+        query = select(
+            func.jsonb_path_query_first(
+                deployment_plan.c.document, cast(path, JSONPATH), cast(cluster, JSONB), type_=JSONB
+            )
+        ).where(deployment_plan.c.deployment_id == deployment_id)
+        document = (await connection.execute(query)).scalar_one_or_none()
+        return None if document is None else msgspec.convert(document, ClusterPlan)
 
     async def bundle(
         self, connection: AsyncConnection, deployment_id: uuid.UUID, cluster_id: uuid.UUID

@@ -20,7 +20,7 @@ from kapsa.fleet.domain.rollout.deployments import (
     RolloutEvent,
     VersionDeployment,
 )
-from kapsa.fleet.domain.rollout.plans import RolloutPlan
+from kapsa.fleet.domain.rollout.plans import ClusterPlan, RolloutPlan
 from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetGoal
 from kapsa.fleet.infrastructure.postgres.rollouts.claims import (
     claim_rows,
@@ -376,6 +376,12 @@ class PostgresRollouts:
     async def plan(self, connection: AsyncConnection, deployment_id: uuid.UUID) -> RolloutPlan | None:
         """Return the plan of a deployment."""
         return await self._plans.plan(connection, deployment_id)
+
+    async def cluster_plan(
+        self, connection: AsyncConnection, deployment_id: uuid.UUID, cluster_id: uuid.UUID
+    ) -> ClusterPlan | None:
+        """Return the part of a plan that is for one cluster."""
+        return await self._plans.cluster_plan(connection, deployment_id, cluster_id)
 
     async def bundle(
         self, connection: AsyncConnection, deployment_id: uuid.UUID, cluster_id: uuid.UUID

@@ -34,7 +34,9 @@ async def prepare(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget
     prepared = _intent(turn, live, history)
     if prepared.intent is not None and turn.checks_health and not target.changed:
         digest = turn.deployment.chart_digest
-        await services.clusters.record_baseline(target.cluster_id, target.operator_id, digest, target.live)
+        await services.clusters.record_baseline(
+            target.cluster_id, target.operator_id, digest, target.live, additions=turn.additions
+        )
     return prepared
 
 
