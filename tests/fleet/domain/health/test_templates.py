@@ -113,10 +113,13 @@ def test_a_map_of_which_somebody_owns_nothing_but_itself_changes_no_template(own
     assert changes(HELM, entry("kubectl-edit", {"f:metadata": {"f:annotations": owned}})) == []
 
 
-def test_what_an_object_without_owners_had_before_its_first_apply_changes_no_template() -> None:
-    assert changes(HELM, entry("before-first-apply", container("imagePullPolicy"))) == []
-    taken = entry("helm", LABELS, container("name", "args"))
-    assert changes(taken, entry("before-first-apply", container("image"))) != []
+def test_a_client_cannot_hide_a_change_behind_the_name_for_what_had_no_owner() -> None:
+    added = entry("before-first-apply", container("command"))
+    assert changes(HELM, added) == [(f"{CONTAINER}.command", "before-first-apply")]
+    field = FieldDrift("Deployment operators/widget", f"{CONTAINER}.command", "before-first-apply")
+    drift = DriftReading(datetime.now(UTC), (field,))
+    assert judge_template(drift) is not None
+    assert judge_template(drift, before=approved_additions([field], [])) is None
 
 
 def test_an_addition_is_a_field_that_the_manifest_does_not_set() -> None:

@@ -31,7 +31,9 @@ _TEMPLATE = ".spec.template"
 _DEEPEST = 50
 """The depth of owned fields that is read: a hostile cluster may nest them without end."""
 _BEFORE_APPLY = "before-first-apply"
-"""The manager to which the API server gives what an object without owners had before its first server-side apply."""
+"""The manager to which the API server gives what an object without owners had before its first server-side apply.
+
+Any client may call itself so: the name alone proves nothing."""
 _HARMLESS = frozenset(
     f"{_TEMPLATE}.metadata.{name}"
     for name in (
@@ -54,9 +56,8 @@ def template_changes(
     """
     own, others = _of_template(managed_fields, owner)
     yield from _removed(_template(manifest), own, others, _TEMPLATE)
-    for path, manager, declared in _foreign(manifest, own, others):
-        if declared or manager != _BEFORE_APPLY:
-            yield path, manager
+    for path, manager, _ in _foreign(manifest, own, others):
+        yield path, manager
 
 
 def template_additions(
