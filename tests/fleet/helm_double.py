@@ -140,6 +140,8 @@ class FakeClusters:
         """Clusters and charts: those controllers fail their checks."""
         self.drifted: set[tuple[str, str]] = set()
         """Clusters and charts: somebody has changed the pod templates of those controllers."""
+        self.findings: dict[tuple[str, str], HealthCheck] = {}
+        """One more check of a chart on a cluster, with whatever it has seen."""
         self.conclusive = False
         self.slow_to_stop: dict[ReleaseRef, int] = {}
         """The number of looks in which a stopped controller is still seen."""
@@ -332,6 +334,8 @@ class FakeClusters:
             if (cluster.name, chart) in self.drifted:
                 message = "image was changed by kubectl-edit"
                 checks.append(HealthCheck(CheckKind.TEMPLATE, Evidence.UNKNOWN, "Drift", message))
+            if running and (finding := self.findings.get((cluster.name, chart))) is not None:
+                checks.append(finding)
             return OperatorHealth(revision, chart, tuple(checks), running)
 
     async def validate_idle(self, cluster_id: uuid.UUID, release: ReleaseRef) -> OperatorHealth:

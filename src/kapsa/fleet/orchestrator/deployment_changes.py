@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from kapsa.fleet.domain.errors import StateConflict
-from kapsa.fleet.domain.health import GateProgress
+from kapsa.fleet.domain.health import GateProgress, accept
 from kapsa.fleet.domain.rollout.deployments import (
     PHASE_TRANSITIONS,
     DeploymentPhase,
@@ -93,7 +93,7 @@ def resume(deployment: VersionDeployment, targets: list[RolloutTarget], now: dat
 def _again(target: RolloutTarget, now: datetime) -> RolloutTarget:
     if target.step is TargetStep.PREPARE:
         return _replace(_held(target), reason="", message="")
-    progress = _replace(target.progress, unknown_since=None)
+    progress = accept(target.progress, target.reason)
     cleared = {"stalled": "", "reason": "", "message": "", "waits_for": "", "deadline": None}
     return _replace(target, **cleared, retry_until=None, progress=progress, next_run_at=now)
 

@@ -13,6 +13,7 @@ from kapsa.fleet.domain.health import (
     GateVerdict,
     HealthCheck,
     OperatorHealth,
+    accept,
     combined,
     judge_gate,
     record_check,
@@ -50,6 +51,24 @@ def test_a_soak_counts_from_the_first_healthy_check() -> None:
     verdicts = run(U, U, *[H] * 11)
     assert verdicts[-2:] == [GateVerdict.WAIT, GateVerdict.PASS]
     assert GateVerdict.PASS not in verdicts[:-1]
+
+
+@pytest.mark.parametrize(
+    ("reason", "evidence", "last"),
+    [("NoReconciliation", U, H), ("NoReconciliation", F, F), ("Drift", U, U), ("Unreachable", U, U)],
+)
+def test_a_person_accepts_what_a_controller_ignores_and_nothing_else(
+    reason: str, evidence: Evidence, last: Evidence
+) -> None:
+    progress = accept(GateProgress(unknown_since=START), reason)
+    assert progress.unknown_since is None
+    checks = (
+        HealthCheck(CheckKind.PODS, H, "Passed", ""),
+        HealthCheck(CheckKind.RESOURCES, evidence, reason, ""),
+    )
+    seen = OperatorHealth(2, "sha256:chart", checks)
+    after = record_check(progress, seen, revision=2, chart_digest="sha256:chart", now=START)
+    assert after.last is last
 
 
 def test_three_failed_checks_in_a_row_fail() -> None:

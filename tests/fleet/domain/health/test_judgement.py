@@ -17,7 +17,13 @@ from kapsa.fleet.domain.health.memory import (
     interrupt,
     limits_for,
 )
-from kapsa.fleet.domain.health.resources import KindFacts, PendingResource, ResourceState, baseline_of
+from kapsa.fleet.domain.health.resources import (
+    KindFacts,
+    PendingResource,
+    ResourceState,
+    baseline_of,
+    last_writes,
+)
 from kapsa.fleet.domain.health.webhooks import ProbeFacts, ProbeOutcome
 from kapsa.fleet.domain.health.workloads import ContainerFacts, PodFacts, WorkloadFacts
 from tests.fleet.examples import START
@@ -175,7 +181,7 @@ def test_resources_say_whether_a_status_was_written_since_the_pods_became_ready(
     readings, running = Readings(), workload(pod())
 
     def proof(written: str, *pods: PodFacts, revision: int = 2) -> str:
-        kinds = (KindFacts("Widget", 4, 4, (), f"2026-01-01T00:00:{written}Z"),)
+        kinds = (KindFacts("Widget", 4, 4, (), (f"2026-01-01T00:00:{written}Z",)),)
         health = readings.read(workloads=workload(*pods) if pods else running, kinds=kinds, revision=revision)
         return check_of(health, CheckKind.RESOURCES).message.partition("; ")[2]
 
@@ -192,7 +198,7 @@ def test_one_change_that_is_ignored_is_unknown_until_any_status_is_written() -> 
     lagging = PendingResource("uid-1", "w1", ResourceState.LAGGING)
 
     def read(written: str) -> HealthCheck:
-        kinds = (KindFacts("Widget", 1000, 1000, (lagging,), f"2026-01-01T00:00:{written}Z"),)
+        kinds = (KindFacts("Widget", 1000, 1000, (lagging,), (f"2026-01-01T00:00:{written}Z",)),)
         return check_of(readings.read(workloads=running, kinds=kinds), CheckKind.RESOURCES)
 
     checks = [read("01") for _ in range(6)]
@@ -200,6 +206,21 @@ def test_one_change_that_is_ignored_is_unknown_until_any_status_is_written() -> 
     assert checks[-1].reason == "NoReconciliation"
     assert "w1 is not reconciled" in checks[-1].message
     assert read("02").evidence is H
+
+
+@pytest.mark.parametrize("others", [2, 500], ids=["few", "many"])
+def test_a_time_that_a_tenant_has_made_up_hides_no_later_write_of_a_status(others: int) -> None:
+    readings, running = Readings(baseline_of((), START)), workload(pod())
+    lagging = PendingResource("uid-1", "w1", ResourceState.LAGGING)
+    times = [f"2026-01-01T00:{number // 60:02}:{number % 60:02}Z" for number in range(others)]
+
+    def read(*writes: str) -> Evidence:
+        kinds = (KindFacts("Widget", 1000, 1000, (lagging,), last_writes(["2099-01-01T00:00:00Z", *writes])),)
+        return check_of(readings.read(workloads=running, kinds=kinds), CheckKind.RESOURCES).evidence
+
+    assert [read(*times) for _ in range(6)] == [H, H, H, H, U, U]
+    assert read(*times[1:]) is U, "a resource was deleted"
+    assert read(*times[:-1], "2026-01-01T09:00:00Z") is H
 
 
 def lease(renewed: str, *, current: bool = True, fresh: bool = False) -> tuple[LeaseFacts, ...]:

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from kapsa.fleet.domain.errors import NotAllowed, StateConflict
+from kapsa.fleet.domain.health import CheckKind, Evidence, HealthCheck
 from kapsa.fleet.domain.registry.windows import ChangeFreeze, MaintenanceWindow, Weekday
 from kapsa.fleet.domain.rollout.deployments import ConflictPolicy, DeploymentPhase, OfflinePolicy
 from kapsa.fleet.domain.rollout.plans import FieldConflict
@@ -281,6 +282,23 @@ async def test_a_template_that_somebody_changed_pauses_a_deployment_and_stops_no
         await fleet.deployments.rollback(ADMIN, made.id, reason="take it back")
         await fleet.run()
         assert (await fleet.deployment(made.id)).phase is DeploymentPhase.ROLLED_BACK
+
+
+async def test_a_change_that_a_controller_ignores_pauses_once_and_is_accepted_by_a_resume(
+    database: Database,
+) -> None:
+    fleet = await started(database, "dev-1", "dev-2")
+    message = "1 of 1000 Widget are newly not current; tenant/paused is not reconciled"
+    finding = HealthCheck(CheckKind.RESOURCES, Evidence.UNKNOWN, "NoReconciliation", message)
+    fleet.clusters.findings = {("dev-1", NEW): finding}
+    made = await fleet.create(CANARY)
+    await fleet.run()
+    deployment = await fleet.deployment(made.id)
+    assert deployment.phase is DeploymentPhase.PAUSED
+    assert message in deployment.message
+    await fleet.deployments.resume(ADMIN, made.id)
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
 
 
 # Clusters that are away, busy or closed

@@ -8,17 +8,20 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from kapsa.fleet.domain.health.resources import NO_RECONCILIATION
 from kapsa.fleet.domain.health.verdicts import Evidence, OperatorHealth
 
 __all__ = [
     "FAILED_CHECKS_LIMIT",
     "GateProgress",
     "GateVerdict",
+    "accept",
     "judge_gate",
     "record_check",
     "record_unknown",
 ]
 
+_ACCEPTABLE = frozenset({NO_RECONCILIATION})
 FAILED_CHECKS_LIMIT = 3
 """Failed checks in a row that cause a rollback."""
 
@@ -40,6 +43,8 @@ class GateProgress(msgspec.Struct, frozen=True, rename="camel"):
     reason: str = ""
     message: str = ""
     """The problem that the last check saw; empty if it was healthy."""
+    accepted: tuple[str, ...] = ()
+    """The reasons that a person has accepted, by resuming a deployment that they had paused."""
 
 
 class GateVerdict(enum.StrEnum):
@@ -59,6 +64,7 @@ def record_check(
     if (health.revision, health.chart_digest) != (revision, chart_digest):
         seen = f"revision {health.revision}" if health.revision else "no release"
         return record_unknown(progress, "OtherRevision", f"expected revision {revision}, saw {seen}", now)
+    health = health.accepting(progress.accepted)
     problem = health.first_problem
     reason, message = (problem.reason, problem.message) if problem else ("", "")
     match health.evidence:
@@ -79,6 +85,15 @@ def record_unknown(progress: GateProgress, reason: str, message: str, now: datet
     return msgspec.structs.replace(
         progress, last=Evidence.UNKNOWN, unknown_since=since, reason=reason, message=message
     )
+
+
+def accept(progress: GateProgress, reason: str) -> GateProgress:
+    """Return the progress after a person has seen why a gate gave up, and goes on.
+
+    Only a change that a controller ignores is accepted so: it may be right to, and only a person can decide that.
+    """
+    accepted = dict.fromkeys((*progress.accepted, reason)) if reason in _ACCEPTABLE else progress.accepted
+    return msgspec.structs.replace(progress, unknown_since=None, accepted=tuple(accepted))
 
 
 def _healthy(progress: GateProgress, now: datetime) -> GateProgress:

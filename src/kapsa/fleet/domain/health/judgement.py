@@ -68,7 +68,7 @@ def judge_operator(
         ready_since=memory.ready_since if CheckKind.PODS in unread else ready_since,
         pods=memory.pods if CheckKind.PODS in unread else pods,
         waiting=memory.waiting if CheckKind.RESOURCES in unread else waiting,
-        written=memory.written if CheckKind.PODS in unread else written,
+        writes=memory.writes if CheckKind.PODS in unread else written,
         leases=memory.leases if CheckKind.PODS in unread else remember_leases(facts.leases, memory, now),
         pods_read=memory.pods_read.after(now, read=CheckKind.PODS not in unread),
         resources_read=memory.resources_read.after(now, read=CheckKind.RESOURCES not in unread),

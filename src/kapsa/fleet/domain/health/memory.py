@@ -108,8 +108,8 @@ class HealthMemory(msgspec.Struct, frozen=True, rename="camel"):
     """By UID."""
     waiting: dict[str, datetime] = {}
     """Resources that are not current, by UID, with the first reading of this revision that saw them so."""
-    written: dict[str, str] = {}
-    """The last write of a status by kind, as it was when the pods of the revision became ready."""
+    writes: dict[str, tuple[str, ...]] = {}
+    """The last writes of statuses by kind, as they were when the pods of the revision became ready."""
     leases: dict[str, LeaseMemory] = {}
     """Leases that a pod of the release has held, by namespace and name."""
     pods_read: ReadingTimes = ReadingTimes()

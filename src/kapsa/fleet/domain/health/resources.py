@@ -5,6 +5,7 @@ too long; until then it is evidence for neither side.
 """
 
 import enum
+import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
@@ -14,15 +15,21 @@ from kapsa.fleet.domain.health.memory import HealthLimits, HealthMemory, Resourc
 from kapsa.fleet.domain.health.verdicts import CheckKind, Evidence, HealthCheck, worst_check
 
 __all__ = [
+    "NO_RECONCILIATION",
     "KindFacts",
     "PendingResource",
     "ResourceState",
     "baseline_of",
     "judge_resources",
+    "last_writes",
     "remember_resources",
     "remember_writes",
 ]
 
+NO_RECONCILIATION = "NoReconciliation"
+"""The reason of a check that a person may accept: a controller may be right to ignore a resource."""
+_MOST_WRITES = 100
+"""Times of writes that are remembered for a kind: more than a tenant is likely to have made up."""
 _MOST_KEYS = 5000
 """Resources that are remembered one by one. The verdict of a kind with more is clear long before."""
 
@@ -55,8 +62,8 @@ class KindFacts(msgspec.Struct, frozen=True):
     reported: int
     """The number of resources with a status."""
     pending: tuple[PendingResource, ...] = ()
-    written: str = ""
-    """The time of the last write of a status, by the cluster's clock. It is compared, and never read as a time of ours."""
+    writes: tuple[str, ...] = ()
+    """The last times at which a status was written, newest first, as `last_writes` returns them."""
 
     @property
     def counted(self) -> tuple[PendingResource, ...]:
@@ -80,9 +87,18 @@ def remember_resources(
     return {key: memory.waiting.get(key, now) for key in keys[:_MOST_KEYS]}
 
 
-def remember_writes(kinds: Sequence[KindFacts], memory: HealthMemory) -> dict[str, str]:
-    """Return the last write of a status of each kind, as it was when the pods of the revision became ready."""
-    return {**{kind.kind: kind.written for kind in kinds}, **memory.written}
+def last_writes(times: Iterable[str]) -> tuple[str, ...]:
+    """Return the last times at which the statuses of a kind were written, newest first and each once.
+
+    They are by the cluster's clock, are compared, and never read as times of ours. A client may set the one of a
+    resource to any time: that hides the writes of this resource, and of no other.
+    """
+    return tuple(heapq.nlargest(_MOST_WRITES, {each for each in times if each}))
+
+
+def remember_writes(kinds: Sequence[KindFacts], memory: HealthMemory) -> dict[str, tuple[str, ...]]:
+    """Return the last writes of statuses of each kind, as they were when the pods of the revision became ready."""
+    return {**{kind.kind: kind.writes for kind in kinds}, **memory.writes}
 
 
 def judge_resources(
@@ -92,7 +108,7 @@ def judge_resources(
     limits: HealthLimits,
     now: datetime,
     *,
-    written: Mapping[str, str],
+    written: Mapping[str, tuple[str, ...]],
 ) -> HealthCheck:
     """Return the check of all custom resources.
 
@@ -113,9 +129,15 @@ def judge_resources(
     return _check(Evidence.HEALTHY, "Passed", message)
 
 
-def _writes(kinds: Sequence[KindFacts], written: Mapping[str, str]) -> bool:
+def _writes(kinds: Sequence[KindFacts], written: Mapping[str, tuple[str, ...]]) -> bool:
     """Return whether a status was written since the pods became ready."""
-    return any(kind.written > written.get(kind.kind, kind.written) for kind in kinds)
+    return any(_wrote(kind.writes, written.get(kind.kind, kind.writes)) for kind in kinds)
+
+
+def _wrote(writes: Sequence[str], before: Sequence[str]) -> bool:
+    """Return whether one of these times is new. Of many, only the last were remembered: an older one proves nothing."""
+    oldest = before[-1] if len(before) >= _MOST_WRITES else ""
+    return any(each not in before and each > oldest for each in writes)
 
 
 def _kind(
@@ -138,9 +160,10 @@ def _kind(
     if idle and ignored:
         # Too few to blame the version, which may have good reasons. But nothing shows that it reconciles, either.
         message = (
-            f"{_message(kind, ignored)}; no status was written since the pods of this revision became ready"
+            f"{_message(kind, ignored)}; no status was written since the pods of this revision became ready. If the "
+            "controller is right to ignore it, resume the deployment once it is paused"
         )
-        return _check(Evidence.UNKNOWN, "NoReconciliation", message)
+        return _check(Evidence.UNKNOWN, NO_RECONCILIATION, message)
     return _check(Evidence.HEALTHY, "Passed", f"{kind.total} {kind.kind} are current")
 
 

@@ -1,7 +1,7 @@
 """Evidence: the outcome of checks, and the verdict of all checks together."""
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -61,6 +61,15 @@ class OperatorHealth(msgspec.Struct, frozen=True, rename="camel"):
     def without(self, kind: CheckKind) -> "OperatorHealth":
         """Return the health without the checks of a kind."""
         checks = tuple(check for check in self.checks if check.kind is not kind)
+        return msgspec.structs.replace(self, checks=checks)
+
+    def accepting(self, reasons: Collection[str]) -> "OperatorHealth":
+        """Return the health without the unknown checks that have one of these reasons."""
+        checks = tuple(
+            check
+            for check in self.checks
+            if check.evidence is not Evidence.UNKNOWN or check.reason not in reasons
+        )
         return msgspec.structs.replace(self, checks=checks)
 
     @property

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from kapsa.adapters.manifests.health import ObjectHealth, object_health
-from kapsa.fleet.domain.health.resources import KindFacts, PendingResource, ResourceState
+from kapsa.fleet.domain.health.resources import KindFacts, PendingResource, ResourceState, last_writes
 from kapsa.runtime import Client, NotFound
 
 __all__ = ["CrdContent", "CrdVersion", "read_crd", "read_kind"]
@@ -105,19 +105,19 @@ async def read_kind(client: Client, crd: CrdContent) -> KindFacts:
     version = crd.stored
     has_status = "status" in (version.subresources or {})
     total = reported = 0
-    written = ""
+    writes: list[str] = []
     pending: list[PendingResource] = []
     async for page in client.pages(crd.kind(version), into=_Resource, limit=_PAGE):
         for each in page.items:
             total += 1
             reported += bool(each.status)
-            written = max(written, _written(each))
+            writes.append(_written(each))
             state = _state(each, has_status)
             if state is not None:
                 pending.append(state)
         if total >= _MOST_RESOURCES:
             break
-    return KindFacts(crd.spec.names.kind, total, reported, tuple(pending), written)
+    return KindFacts(crd.spec.names.kind, total, reported, tuple(pending), last_writes(writes))
 
 
 def _written(resource: _Resource) -> str:
