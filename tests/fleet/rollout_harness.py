@@ -121,6 +121,8 @@ class RolloutHarness:
         self.clusters = self.sources.clusters
         self.vault = vault or LocalVault(FixedKeys(KeyRing.parse(new_key_text(), "test")))
         self.outbox = RecordedOutbox()
+        self.jump = 0.0
+        """Seconds by which the time of day on the machines of the replicas has jumped."""
         self.audit = AuditRecorder()
         self.policy = policy or ApprovalPolicy()
         self.registry = PostgresRegistry()
@@ -180,6 +182,7 @@ class RolloutHarness:
             ClusterWorker(over, self.store, self.registry, services, chosen, reporter=self.reporter),
             chosen,
             monotonic=self.seconds,
+            time_of_day=lambda: self.seconds() + self.jump,
         )
 
     def seconds(self) -> float:

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from kapsa.fleet.domain.rollout.deployments import DeploymentPhase
 from kapsa.fleet.domain.rollout.strategies import DirectStrategy
 from kapsa.fleet.infrastructure.postgres.database import Database
-from kapsa.fleet.orchestrator.ports.leases import LeaseGuard, LeaseLost, elapsed_seconds
+from kapsa.fleet.orchestrator.ports.leases import HolderClock, LeaseGuard, LeaseLost, elapsed_seconds
 from kapsa.fleet.orchestrator.ports.rollouts import HeldLease
 from kapsa.fleet.orchestrator.rollout.engine import RolloutEngine
 from kapsa.fleet.orchestrator.rollout.takeover_watch import TakeoverWatch
 from tests.fleet.examples import START
 from tests.fleet.orchestrator.rollout.test_replicas import LAPSE, LEASE, stopped_in_helm
-from tests.fleet.rollout_harness import RELEASE, RolloutHarness
+from tests.fleet.rollout_harness import NEW, RELEASE, RolloutHarness
 
 SECONDS = LEASE.total_seconds()
 HELD = HeldLease(uuid.UUID(int=1), None, 3, START)
@@ -134,6 +134,44 @@ async def test_the_lease_of_a_dead_replica_is_taken_by_one_that_has_watched_it(d
     await task
     assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
     assert [each.revision for each in fleet.clusters["dev-1"].history(RELEASE)] == [1, 2]
+
+
+def test_a_lease_lapses_while_a_virtual_machine_is_paused_once_its_time_of_day_is_right_again() -> None:
+    clocks = {"own": 100.0, "day": 5000.0}
+    holder = HolderClock(lambda: clocks["own"], lambda: clocks["day"])
+    guard = LeaseGuard(holder() + 60, holder)
+
+    def pass_time(own: float, day: float) -> float:
+        clocks["own"] += own
+        clocks["day"] += day
+        return guard.remaining
+
+    assert pass_time(20, 20) == 40
+    assert pass_time(5, -3600) == 35, "a time of day that is set back prolongs no lease"
+    assert pass_time(0, 3600) == 35
+    assert pass_time(0, 0) == 35, "the pause: no clock of the machine runs"
+    assert pass_time(0.5, 63.5) < 0
+    with pytest.raises(LeaseLost):
+        guard.check()
+
+
+async def test_an_engine_holds_its_leases_by_the_time_of_day_and_waits_for_others_by_its_own_clock(
+    database: Database,
+) -> None:
+    fleet = RolloutHarness(database, "dev-1")
+    await fleet.register()
+    await fleet.create(DirectStrategy())
+    watching = fleet.replica("manager-2")
+    task, go_on = await stopped_in_helm(fleet, "apply_crds")
+    await fleet.settle(watching)
+    fleet.jump = 3600.0
+    assert await watching.run_due() == 0
+    go_on.set()
+    await task
+    assert fleet.clusters["dev-1"].completed == [], "the lease of the holder has lapsed"
+    fleet.set_time(fleet.now + LAPSE)
+    await fleet.run(watching)
+    assert fleet.clusters["dev-1"].chart_of(RELEASE) == (2, NEW)
 
 
 def test_a_lease_lapses_while_the_machine_is_suspended(monkeypatch: pytest.MonkeyPatch) -> None:

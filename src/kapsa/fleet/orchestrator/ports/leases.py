@@ -5,7 +5,7 @@
 import time
 from collections.abc import Callable
 
-__all__ = ["LeaseError", "LeaseGuard", "LeaseLost", "elapsed_seconds"]
+__all__ = ["HolderClock", "LeaseError", "LeaseGuard", "LeaseLost", "elapsed_seconds"]
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -17,6 +17,26 @@ def elapsed_seconds() -> float:
     lapse long ago.
     """
     return time.clock_gettime(_CLOCK)
+
+
+class HolderClock:
+    """A clock for the holder of a lease, which also counts a time in which the whole machine stood still.
+
+    A virtual machine that is paused, for a snapshot or a move, stops with all its own clocks. Afterwards its time of day
+    is set right, by NTP or an agent: a jump of it against the other clock counts as elapsed. If it was a correction
+    instead, a lease ends too early, which is safe for its holder. It is not for a replica that waits for another's lease.
+    """
+
+    def __init__(self, elapsed: Callable[[], float], time_of_day: Callable[[], float]) -> None:
+        self._elapsed = elapsed
+        self._time_of_day = time_of_day
+        self._ahead = time_of_day() - elapsed()
+
+    def __call__(self) -> float:
+        """Return seconds that never go back."""
+        elapsed = self._elapsed()
+        self._ahead = max(self._ahead, self._time_of_day() - elapsed)
+        return elapsed + self._ahead
 
 
 class LeaseError(Exception):

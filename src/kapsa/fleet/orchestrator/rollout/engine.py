@@ -1,12 +1,13 @@
 """The engine: claims what is due, and works on as much of it as this replica has slots for."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from datetime import datetime
 
 import structlog
 
-from kapsa.fleet.orchestrator.ports.leases import elapsed_seconds
+from kapsa.fleet.orchestrator.ports.leases import HolderClock, elapsed_seconds
 from kapsa.fleet.orchestrator.ports.rollouts import RolloutClaim, RolloutStore
 from kapsa.fleet.orchestrator.ports.transactions import Transactions
 from kapsa.fleet.orchestrator.rollout.conductor import RolloutConductor
@@ -35,13 +36,15 @@ class RolloutEngine:
         settings: EngineSettings,
         *,
         monotonic: Callable[[], float] = elapsed_seconds,
+        time_of_day: Callable[[], float] = time.time,
     ) -> None:
         self._transactions = transactions
         self._store = store
         self._conductor = conductor
         self._worker = worker
         self._settings = settings
-        self._keeper = LeaseKeeper(transactions, store, settings.lease, monotonic=monotonic)
+        holder = HolderClock(monotonic, time_of_day)
+        self._keeper = LeaseKeeper(transactions, store, settings.lease, monotonic=holder)
         self._leases = TakeoverWatch(settings.lease, monotonic)
         self._stopping = asyncio.Event()
 
