@@ -14,7 +14,7 @@ from kapsa.fleet.domain.rollout.targets import TargetStep
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from tests.fleet.examples import ADMIN, DEPLOYER
-from tests.fleet.orchestrator.rollout.test_engine import BLUE_GREEN, GREEN, started
+from tests.fleet.orchestrator.rollout.rollouts import BLUE_GREEN, GREEN, started
 from tests.fleet.rollout_harness import NEW, RELEASE
 
 
