@@ -21,7 +21,7 @@ _STANDARD = str.maketrans("-_", "+/")
 _FOLD = re.compile(r"\s+|\\[nrt]")
 """White space, also as a JSON text has it."""
 _MOST_COMPARISONS = 1_000_000
-"""Texts times secrets that are compared. Above it all values are sealed, for a request must not stop the manager."""
+"""Texts times secrets that are compared. Above it all values are sealed with their keys, for a request must not stop the manager."""
 
 
 class HiddenTexts:
@@ -105,9 +105,9 @@ def seal_sensitive(
     The two merge to what the values given here merge to. A masked text stays where a value was, so that people see
     that it is set; an entry whose key is sensitive is left out.
     """
-    most = _MOST_COMPARISONS // max(1, hidden.count)
-    leaves = sum(1 for _ in _scalars(values))
-    open_values, sealed = _split(values, hidden if leaves <= most else None)
+    if _too_many(values, hidden):
+        return {}, merge_values(values, secret_values)
+    open_values, sealed = _split(values, hidden)
     return open_values, merge_values(sealed, secret_values)
 
 
@@ -120,7 +120,10 @@ def shown_values(
     an approver sees that something is set. `secrets` are texts that are secret and not among the values.
     """
     hidden = HiddenTexts([*secrets, *texts_at(values, secret_paths)])
-    shown, sealed = seal_sensitive(masked(values, secret_paths), {}, hidden)
+    plain = masked(values, secret_paths)
+    if _too_many(plain, hidden):
+        return {MASK: MASK}, sum(1 for each in _scalars(plain) if each != MASK)
+    shown, sealed = seal_sensitive(plain, {}, hidden)
     return _with_keys(shown, sealed, hidden), sum(1 for _ in _scalars(sealed))
 
 
@@ -137,12 +140,18 @@ def _with_keys(shown: Mapping[str, Any], sealed: Mapping[str, Any], hidden: Hidd
     return result
 
 
-def _split(values: Mapping[str, Any], hidden: HiddenTexts | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the values that may be shown, and those that may not; without `hidden`, none may."""
+def _too_many(values: Mapping[str, Any], hidden: HiddenTexts) -> bool:
+    """Return whether it would take too long to look for secrets in values. Then nothing of them is shown, no key either."""
+    most = _MOST_COMPARISONS // max(1, hidden.count)
+    return any(number > most for number, _ in enumerate(_scalars(values), start=1))
+
+
+def _split(values: Mapping[str, Any], hidden: HiddenTexts) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the values that may be shown, and those that may not."""
     open_values: dict[str, Any] = {}
     sealed: dict[str, Any] = {}
     for key, value in values.items():
-        if hidden is not None and hidden.text(key) != key:
+        if hidden.text(key) != key:
             sealed[key] = value
         elif isinstance(value, Mapping):
             inner, secret = _split(value, hidden)
@@ -150,7 +159,7 @@ def _split(values: Mapping[str, Any], hidden: HiddenTexts | None) -> tuple[dict[
                 open_values[key] = inner
             if secret:
                 sealed[key] = secret
-        elif hidden is None or hidden.shown(value) != value:
+        elif hidden.shown(value) != value:
             open_values[key], sealed[key] = MASK, value
         else:
             open_values[key] = value
