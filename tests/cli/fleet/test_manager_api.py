@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -20,20 +21,22 @@ from tests.cli.fleet.test_views import details, target
 
 
 class CannedServer:
-    """A server that answers each request with the same response, and records the first line of each."""
+    """A server that answers requests with the same responses in turn, and records the first line of each."""
 
-    def __init__(self, body: bytes, status: str, kind: str) -> None:
+    def __init__(self, bodies: Sequence[bytes], status: str, kind: str) -> None:
         self.requests: list[str] = []
         self.address = ""
-        head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-        self._response = head.encode() + body
+        head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nConnection: close\r\n"
+        self._responses = itertools.cycle(
+            f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body for body in bodies
+        )
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             self.requests.append((await reader.readline()).decode().strip())
             while (await reader.readline()).strip():
                 pass
-            writer.write(self._response)
+            writer.write(next(self._responses))
             await writer.drain()
         except ConnectionError:
             return  # a client that does not read everything
@@ -43,9 +46,9 @@ class CannedServer:
 
 @asynccontextmanager
 async def canned(
-    body: bytes = b"", *, status: str = "200 OK", kind: str = "application/json"
+    *bodies: bytes, status: str = "200 OK", kind: str = "application/json"
 ) -> AsyncIterator[CannedServer]:
-    canned = CannedServer(body, status, kind)
+    canned = CannedServer(bodies or (b"",), status, kind)
     server = await asyncio.start_server(canned.answer, "127.0.0.1", 0)
     canned.address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with server:
@@ -71,6 +74,28 @@ async def test_a_password_in_netrc_is_in_nobodys_way_and_a_proxy_is_used(
     assert proxy.requests == ["CONNECT fleet.example.com:443 HTTP/1.1"]
 
 
+@pytest.mark.parametrize(
+    ("variable", "proxy", "used"),
+    [("HTTPS_PROXY", "{host}", True), ("ALL_PROXY", "{host}", True), ("ALL_PROXY", "socks5://{host}", False)],
+    ids=["without-a-scheme", "for-all", "socks"],
+)
+async def test_a_proxy_needs_no_scheme_and_one_that_speaks_another_protocol_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, variable: str, proxy: str, used: bool
+) -> None:
+    for each in ("HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(each, raising=False)
+        monkeypatch.delenv(each.lower(), raising=False)
+    async with canned(status="502 Bad Gateway") as server:
+        monkeypatch.setenv(variable, proxy.format(host=server.address.removeprefix("http://")))
+        api = ManagerApi("https://0.0.0.0:1", "a.b.c")
+        try:
+            with pytest.raises(ManagerUnavailable, match="no answer from the manager"):
+                await api.patch("/clusters/a", {})
+        finally:
+            await api.close()
+    assert server.requests == (["CONNECT 0.0.0.0:1 HTTP/1.1"] if used else [])
+
+
 @asynccontextmanager
 async def called(server: CannedServer) -> AsyncIterator[ManagerApi]:
     api = ManagerApi(server.address, "a.b.c")
@@ -92,6 +117,14 @@ async def test_a_list_without_an_end_is_ended() -> None:
         with pytest.raises(ManagerUnavailable, match="repeats a page"):
             [each async for each in api.items("/clusters")]
         assert [each async for each in api.items("/clusters", limit=1)] == [{"name": "a"}]
+
+
+async def test_a_list_that_goes_round_in_a_circle_is_ended() -> None:
+    pages = (b'{"items":[{"name":"a"}],"nextCursor":"%s"}' % cursor for cursor in (b"b", b"c", b"b"))
+    async with canned(*pages) as server, called(server) as api:
+        with pytest.raises(ManagerUnavailable, match="repeats a page"):
+            [each async for each in api.items("/clusters")]
+    assert len(server.requests) == 3
 
 
 async def test_a_history_without_an_end_is_ended() -> None:

@@ -102,6 +102,7 @@ class ManagerApi:
     async def items(self, path: str, *, limit: int = 0, **query: object) -> AsyncIterator[Any]:
         """Yield the items of a list, page by page, at most `limit` of them; all with 0."""
         cursor, count = "", 0
+        seen: set[str] = set()
         while True:
             size = min(LARGEST_PAGE, limit - count) if limit else LARGEST_PAGE
             page = as_type(await self.get(path, **query, limit=size, cursor=cursor), _Page)
@@ -110,7 +111,8 @@ class ManagerApi:
             count += len(page.items)
             if not page.next_cursor or (limit and count >= limit):
                 return
-            if page.next_cursor == cursor or not page.items:
+            seen.add(cursor)
+            if page.next_cursor in seen or not page.items:
                 raise ManagerUnavailable(f"{self.url} lists {path} without end: it repeats a page")
             cursor = page.next_cursor
 
@@ -211,7 +213,10 @@ def _proxy(url: str) -> str | None:
     if is_loopback(url) or proxy_bypass(parts.hostname or ""):
         return None
     proxies = getproxies()
-    return proxies.get(parts.scheme) or proxies.get("all")
+    given = proxies.get(parts.scheme) or proxies.get("all") or ""
+    proxy = given if "://" in given or not given else f"http://{given}"
+    # One of another protocol, such as SOCKS, is for other programs: it could not be used.
+    return proxy if proxy.startswith(("http://", "https://")) else None
 
 
 def _if_match(version: int | None) -> dict[str, str]:
