@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,30 +18,26 @@ from kapsa.fleet.domain.errors import (
 )
 from kapsa.fleet.domain.principals import Principal, Role
 from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
-from kapsa.fleet.domain.registry.operators import ChartFacts, HttpChart, UploadedChart
+from kapsa.fleet.domain.registry.operators import HttpChart, UploadedChart
 from kapsa.fleet.domain.values import MASK, merge_values
 from kapsa.fleet.infrastructure.charts.published_charts import PublishedCharts
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import PostgresClusters
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
-from kapsa.fleet.infrastructure.vault.encryption_keys import FixedKeys, KeyRing, new_key_text
 from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
 from kapsa.fleet.orchestrator.operator_values import RegisteredValues
-from kapsa.fleet.orchestrator.ports.charts import ChartCrd, InspectedChart, RepositoryLogin
+from kapsa.fleet.orchestrator.ports.charts import ChartCrd, RepositoryLogin
 from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
-from kapsa.fleet.orchestrator.registry.operators import (
-    AddVersion,
-    Operators,
-    RegisterOperator,
-    UpdateOperator,
-)
+from kapsa.fleet.orchestrator.registry.operators import AddVersion, Operators, UpdateOperator
 from tests.fleet.audit_recorder import AuditRecorder
 from tests.fleet.charts import crd, operator_chart
+from tests.fleet.orchestrator.registry.operator_examples import (
+    EDITOR,
+    PASSWORD,
+    VIEWER,
+    registration,
+)
 from tests.fleet.rollout_harness import managed_cluster
-
-EDITOR = Principal("maria", frozenset({Role.OPERATOR}))
-VIEWER = Principal("victor", frozenset({Role.VIEWER}))
-PASSWORD = "hunter2-very-secret"
 
 
 class NoAdoptions:
@@ -50,20 +45,6 @@ class NoAdoptions:
 
     async def values(self, *_: Any) -> dict[str, Any]:
         return {}
-
-
-class FakeCharts:
-    """Charts that no helm looks at: the version is the content."""
-
-    async def fetch(self, source: Any, version: str, login: Any) -> bytes:
-        return (version or "1.0.0").encode()
-
-    async def inspect(self, content: bytes, **_: Any) -> InspectedChart:
-        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
-        return InspectedChart(content, digest, content.decode(), ChartFacts(), ())
-
-    async def compare(self, content: bytes, manifest: str, **_: Any) -> tuple[str, ...]:
-        return ()
 
 
 @pytest.fixture
@@ -78,23 +59,6 @@ def operators(
     database: Database, audit: AuditRecorder, vault: LocalVault, charts: PublishedCharts
 ) -> Operators:
     return Operators(database, PostgresOperators(), charts, vault, audit)
-
-
-@pytest.fixture
-def quick(database: Database, audit: AuditRecorder, vault: LocalVault) -> Operators:
-    """The use cases on charts that are not rendered."""
-    return Operators(database, PostgresOperators(), FakeCharts(), vault, audit)
-
-
-def registration(name: str = "widget", **fields: Any) -> RegisterOperator:
-    return RegisterOperator(
-        **{
-            "name": name,
-            "namespace": "widgets",
-            "source": HttpChart("https://charts.example.com", "widget"),
-            **fields,
-        }
-    )
 
 
 async def test_an_operator_is_registered_with_its_first_version_crds_and_archive(
@@ -206,87 +170,6 @@ async def test_secret_values_and_credentials_are_sealed_masked_and_opened_for_a_
     request = registration(secret_values={"token": PASSWORD}, credentials=RepositoryLogin("reader", PASSWORD))
     update = UpdateOperator(secret_values={"token": PASSWORD})
     assert PASSWORD not in repr(audit.entries) + repr(result) + repr(request) + repr(update)
-
-
-async def test_values_that_repeat_a_secret_are_hidden_from_readers_and_survive_an_update_of_what_was_read(
-    quick: Operators, database: Database
-) -> None:
-    async with database.transaction() as connection:
-        await PostgresClusters().insert(connection, managed_cluster("dev-1"), "dev-1")
-    url = f"postgres://app:{PASSWORD}@db/app"
-    layers = {
-        "values": {"url": url, "level": "info", f"for-{PASSWORD}": {"on": True}},
-        "environment_values": {ClusterEnvironment.DEV: {"env": [f"PASS={PASSWORD}"], "level": "debug"}},
-        "cluster_values": {"dev-1": {"token": PASSWORD, "url": {"main": url}}},
-    }
-    registered = await quick.register(EDITOR, registration(secret_values={"token": PASSWORD}, **layers))
-    shown = await quick.get(VIEWER, "widget")
-    assert shown.values == {"url": MASK, "level": "info", MASK: MASK, "token": MASK}
-    assert shown.environment_values == {"Dev": {"env": MASK, "level": "debug"}}
-    assert shown.cluster_values == {"dev-1": {"token": MASK, "url": {"main": MASK}}}
-    assert registered.operator == shown
-    assert (await quick.page(VIEWER)).items == (shown,)
-    sent = UpdateOperator(
-        values={**shown.values, "level": "warn"},
-        environment_values={ClusterEnvironment.DEV: shown.environment_values["Dev"]},
-        cluster_values=shown.cluster_values,
-    )
-    updated = await quick.update(EDITOR, "widget", sent)
-    assert updated.values == {**shown.values, "level": "warn"}
-    async with database.transaction() as connection:
-        stored = await PostgresOperators().get(connection, "widget")
-    assert stored is not None
-    assert stored.values == {**layers["values"], "level": "warn"}
-    assert stored.environment_values == {"Dev": {"env": [f"PASS={PASSWORD}"], "level": "debug"}}
-    assert stored.cluster_values == layers["cluster_values"]
-
-
-async def test_an_operator_whose_secrets_cannot_be_opened_is_listed_without_any_value(
-    quick: Operators, database: Database, audit: AuditRecorder
-) -> None:
-    await quick.register(EDITOR, registration("plain", values={"level": "info"}))
-    secret = registration(values={"url": PASSWORD}, secret_values={"token": PASSWORD})
-    await quick.register(EDITOR, secret)
-    other = LocalVault(FixedKeys(KeyRing.parse(new_key_text(), "other")))
-    keyless = Operators(database, PostgresOperators(), FakeCharts(), other, audit)
-    plain, hidden = (await keyless.page(VIEWER)).items
-    assert (plain.values, hidden.values) == ({"level": "info"}, {MASK: MASK, "token": MASK})
-    updated = await keyless.update(
-        EDITOR, "widget", UpdateOperator(values={**hidden.values, "level": "warn"})
-    )
-    assert updated.version == 2
-    assert (await quick.get(VIEWER, "widget")).values == {"url": MASK, "level": "warn", "token": MASK}
-
-
-async def test_plain_values_next_to_a_secret_survive_an_update_of_what_was_read_without_the_key(
-    quick: Operators, database: Database, audit: AuditRecorder
-) -> None:
-    values = {"db": {"host": "db.example.com", "port": 5432}, "replicas": 1}
-    await quick.register(EDITOR, registration(values=values, secret_values={"db": {"password": PASSWORD}}))
-    other = LocalVault(FixedKeys(KeyRing.parse(new_key_text(), "other")))
-    keyless = Operators(database, PostgresOperators(), FakeCharts(), other, audit)
-    hidden = (await keyless.get(VIEWER, "widget")).values
-    assert hidden == {MASK: MASK, "db": {"password": MASK}}
-    await keyless.update(EDITOR, "widget", UpdateOperator(values={**hidden, "level": "warn"}))
-    async with database.transaction() as connection:
-        stored = await PostgresOperators().get(connection, "widget")
-    assert stored is not None
-    assert stored.values == {**values, "level": "warn"}
-
-
-@pytest.mark.parametrize("field", ["values", "secret_values", "cluster_values", "environment_values"])
-async def test_a_mask_is_no_value_of_a_new_operator_or_of_another_key(quick: Operators, field: str) -> None:
-    layer: dict[Any, Any] = {"dsn": MASK}
-    if field in ("cluster_values", "environment_values"):
-        layer = {ClusterEnvironment.DEV if field == "environment_values" else "dev-1": layer}
-    refusal = r"dsn: •+ stands for nothing that is hidden here"
-    with pytest.raises(InvalidInput, match=refusal):
-        await quick.register(EDITOR, registration(**{field: layer}))
-    await quick.register(EDITOR, registration(values={"level": "info"}))
-    if field != "cluster_values":
-        with pytest.raises(InvalidInput, match=refusal):
-            await quick.update(EDITOR, "widget", UpdateOperator(**{field: layer}))
-    assert (await quick.get(VIEWER, "widget")).values == {"level": "info"}
 
 
 async def test_values_of_a_cluster_win_over_its_environment_and_go_with_the_cluster(

@@ -1,5 +1,6 @@
 """Secrets of operators: values of charts, and logins of chart repositories."""
 
+import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,6 +21,8 @@ log = structlog.get_logger()
 OpenedValues = Mapping[str, Any] | None
 """Secret values; None if they are stored and cannot be opened."""
 
+_PARALLEL = 8
+"""Secrets of a list that are opened at a time."""
 _TABLE = "operator_secret"
 _LOGIN, _VALUES = "repository-login", "secret-values"
 
@@ -36,26 +39,39 @@ class OperatorSecrets:
         content = await self._open(connection, operator_id, _VALUES)
         return msgspec.json.decode(content, type=dict[str, Any]) if content else {}
 
-    async def opened(
+    async def sealed(
         self, connection: Connection, operators: Sequence[ManagedOperator]
-    ) -> dict[uuid.UUID, OpenedValues]:
-        """Return the secret values of operators that have some, by their ids, to hide what repeats them.
+    ) -> dict[uuid.UUID, StoredSecret]:
+        """Return the sealed secret values of operators that have some, by their ids."""
+        ids = tuple(each.id for each in operators if each.secret_paths)
+        return await self._repository.secrets(connection, ids, _VALUES) if ids else {}
+
+    async def opened(self, sealed: Mapping[uuid.UUID, StoredSecret]) -> dict[uuid.UUID, OpenedValues]:
+        """Return secret values, to hide what repeats them. A vault may be slow: keep no transaction open for a list.
 
         Those that cannot be opened are None: an operator must be readable without its key.
         """
-        names = {each.id: each.name for each in operators if each.secret_paths}
-        stored = await self._repository.secrets(connection, tuple(names), _VALUES) if names else {}
-        values: dict[uuid.UUID, OpenedValues] = dict.fromkeys(stored)
-        for each, secret in stored.items():
-            try:
-                content = await self._vault.open(secret.sealed, _VALUES, _TABLE, str(each), secret.version)
-            except VaultError as error:
-                log.warning("all values of an operator are hidden", operator=names[each], error=str(error))
-                if isinstance(error, VaultUnavailable):
-                    break  # nor can the others be opened now, and each attempt may take long
-            else:
-                values[each] = msgspec.json.decode(content, type=dict[str, Any])
-        return values
+        slots, unavailable = asyncio.Semaphore(_PARALLEL), asyncio.Event()
+
+        async def open_one(operator_id: uuid.UUID, secret: StoredSecret) -> OpenedValues:
+            async with slots:
+                if unavailable.is_set():
+                    return None  # nor can the others be opened now, and each attempt may take long
+                try:
+                    content = await self._vault.open(
+                        secret.sealed, _VALUES, _TABLE, str(operator_id), secret.version
+                    )
+                except VaultError as error:
+                    log.warning(
+                        "all values of an operator are hidden", operatorId=str(operator_id), error=str(error)
+                    )
+                    if isinstance(error, VaultUnavailable):
+                        unavailable.set()
+                    return None
+            return msgspec.json.decode(content, type=dict[str, Any])
+
+        values = await asyncio.gather(*(open_one(*each) for each in sealed.items()))
+        return dict(zip(sealed, values, strict=True))
 
     async def login(self, connection: Connection, operator_id: uuid.UUID) -> RepositoryLogin | None:
         """Return the login for an operator's repository."""

@@ -25,7 +25,7 @@ from kapsa.fleet.orchestrator.cursors import DEFAULT_LIMIT, check_limit, decode_
 from kapsa.fleet.orchestrator.pages import Page
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
 from kapsa.fleet.orchestrator.ports.charts import Charts, InspectedChart, RepositoryLogin
-from kapsa.fleet.orchestrator.ports.operators import OperatorRepository
+from kapsa.fleet.orchestrator.ports.operators import OperatorRepository, StoredSecret
 from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
 from kapsa.fleet.orchestrator.ports.vault import KeyVault
 from kapsa.fleet.orchestrator.registry.names import check_name, check_values
@@ -172,8 +172,8 @@ class Operators:
             operators = await self._repository.page(
                 connection, after=after, limit=check_limit(limit) + 1, prefix=prefix
             )
-            secrets = await self._secrets.opened(connection, operators)
-        shown = await shown_operators(operators, secrets)
+            sealed = await self._secrets.sealed(connection, operators)
+        shown = await shown_operators(operators, await self._secrets.opened(sealed))
         return page_of(shown, limit, lambda each: (each.name,))
 
     async def get(self, principal: Principal, name: str) -> ManagedOperator:
@@ -181,8 +181,8 @@ class Operators:
         _require_reader(principal)
         async with self._transactions.transaction() as connection:
             operator = await self._existing(connection, name)
-            secrets = await self._secrets.opened(connection, (operator,))
-        return (await shown_operators((operator,), secrets))[0]
+            sealed = await self._secrets.sealed(connection, (operator,))
+        return await self._shown(operator, sealed)
 
     async def update(
         self, principal: Principal, name: str, request: UpdateOperator, *, expected: int | None = None
@@ -199,7 +199,7 @@ class Operators:
             check_version("operator", before, expected)
             if isinstance(request.cluster_values, dict):
                 await self._check_clusters(connection, request.cluster_values)
-            (shown,) = await shown_operators((before,), await self._secrets.opened(connection, (before,)))
+            shown = await self._shown(before, await self._secrets.sealed(connection, (before,)))
             after = _updated(before, shown, request)
             if not await self._repository.update(connection, after, expected=before.version):
                 raise changed_meanwhile("operator", before, expected)
@@ -209,8 +209,8 @@ class Operators:
                 await self._secrets.put_login(connection, before.id, request.credentials)
             fields = [field for field in request.__struct_fields__ if getattr(request, field) is not UNSET]
             await self._record(connection, principal, "operator.update", after, None, fields=fields)
-            secrets = await self._secrets.opened(connection, (after,))
-        return (await shown_operators((after,), secrets))[0]
+            sealed = await self._secrets.sealed(connection, (after,))
+        return await self._shown(after, sealed)
 
     async def delete(self, principal: Principal, name: str, *, expected: int | None = None) -> None:
         """Delete an operator with its versions and secrets.
@@ -266,6 +266,11 @@ class Operators:
                 connection, operator.id, before=before, limit=check_limit(limit) + 1
             )
         return page_of(versions, limit, lambda each: (version_order(each.version),))
+
+    async def _shown(
+        self, operator: ManagedOperator, sealed: Mapping[uuid.UUID, StoredSecret]
+    ) -> ManagedOperator:
+        return (await shown_operators((operator,), await self._secrets.opened(sealed)))[0]
 
     async def _existing(self, connection: Connection, name: str) -> ManagedOperator:
         operator = await self._repository.get(connection, name)
