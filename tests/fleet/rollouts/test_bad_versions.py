@@ -13,9 +13,12 @@ import pytest
 
 from kapsa.adapters.testing.loopback_tls import loopback_tls
 from kapsa.fleet.settings import FleetSettings
-from kapsa.fleet.testing.sample_chart import GROUP, ControllerBehaviour, gadget_crd
+from kapsa.fleet.testing.sample_chart import GADGET, GROUP, ControllerBehaviour, gadget_crd
+from kapsa.fleet.testing.simulated_controller import LEASE
+from kapsa.runtime import Client
+from tests.eventually import eventually
 from tests.fleet.infrastructure.health.webhook_server import WebhookServer, webhook_server
-from tests.fleet.rollouts.live_fleet import LiveFleet, live_fleet, sample_chart
+from tests.fleet.rollouts.live_fleet import NAMESPACE, SECONDS, LiveFleet, live_fleet, sample_chart
 
 TWO = {"dev-1": "Dev", "staging-1": "Staging"}
 THREE = {"dev-1": "Dev", "dev-2": "Dev", "staging-1": "Staging"}
@@ -158,6 +161,59 @@ async def test_a_bad_version_is_back_within_three_minutes_of_its_third_failed_ch
             "sweep", f"a rollback of two stages took {seconds:.1f} s after the third failed check"
         )
         assert seconds < LIMIT, await fleet.story(deployment)
+
+
+@pytest.mark.long
+async def test_a_version_that_keeps_its_lease_and_reconciles_nothing_is_back_once_resources_change(
+    settings: FleetSettings, record_property: Callable[[str, object], None]
+) -> None:
+    async with live_fleet(settings, TWO) as fleet:
+        bad = sample_chart("2.0.0", ControllerBehaviour.IGNORES)
+        await fleet.register_operator(sample_chart("1.0.0"), bad)
+        await fleet.finish(await fleet.deploy("1.0.0", "Direct"))
+        await fleet.create_gadgets(GADGETS)
+        await fleet.await_reconciled()
+
+        halves = {"percentages": [50, 100], "evaluationPeriod": "PT10M"}
+        deployment = await fleet.deploy("2.0.0", "Canary", halves)
+        await eventually(
+            lambda: leading_version(fleet.clients["dev-1"]),
+            lambda version: version == "2.0.0",
+            "the new version to lead",
+            seconds=SECONDS,
+        )
+        changed = ("g-000", "g-001")  # a tenth
+        for name in changed:
+            patch = {"spec": {"color": "red"}}
+            await fleet.clients["dev-1"].patch(GADGET, name, patch, namespace="default")
+        before = await fleet.content()
+        ended = await fleet.finish(deployment, "RolledBack")
+        caught, untouched = ended["clusters"]
+        assert (caught["state"], untouched["state"]) == ("RolledBack", "Skipped"), await fleet.story(
+            deployment
+        )
+        assert caught["reason"] == "NotReconciled", caught
+        assert await fleet.versions() == dict.fromkeys(TWO, "1.0.0")
+        assert await fleet.content() == before
+        for name in changed:
+            await eventually(
+                lambda name=name: fleet.clients["dev-1"].get(GADGET, name, namespace="default"),
+                lambda each: each["status"]["observedGeneration"] == each["metadata"]["generation"],
+                f"{name} to be reconciled by the version before",
+                seconds=SECONDS,
+            )
+        seconds = await rollback_seconds(fleet, ended, caught["cluster"])
+        record_property("sweep", f"ignores: back {seconds:.1f} s after the third failed check")
+        assert seconds < LIMIT, await fleet.story(deployment)
+
+
+async def leading_version(client: Client) -> str:
+    """Return the version of the pod that holds the Lease of the controller; empty if none does."""
+    lease = await client.get("coordination.k8s.io/v1/Lease", LEASE, namespace=NAMESPACE)
+    holder = lease["spec"]["holderIdentity"].partition("_")[0]
+    pods = (await client.list("v1/Pod", namespace=NAMESPACE)).items
+    labels = (each["metadata"]["labels"] for each in pods if each["metadata"]["name"] == holder)
+    return next((each["app.kubernetes.io/version"] for each in labels), "")
 
 
 async def rollback_seconds(

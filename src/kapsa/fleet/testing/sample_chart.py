@@ -40,6 +40,8 @@ class ControllerBehaviour(enum.StrEnum):
     """Its image cannot be pulled."""
     IDLE = "idle"
     """It runs and reconciles nothing; nor does it renew its Lease."""
+    IGNORES = "ignores"
+    """It renews its Lease and reconciles nothing."""
     BREAKS_SOME = "breaks-some"
     """It breaks every tenth of its resources."""
 

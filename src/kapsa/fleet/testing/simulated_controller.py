@@ -93,6 +93,8 @@ class SimulatedController:
         if behaviour == ControllerBehaviour.IDLE:
             return
         await self._renew(leader)
+        if behaviour == ControllerBehaviour.IGNORES:
+            return
         await self._reconcile(breaks=behaviour == ControllerBehaviour.BREAKS_SOME)
 
     async def _crash(self, pod: dict[str, Any]) -> bool:
