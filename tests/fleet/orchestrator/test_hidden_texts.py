@@ -7,9 +7,10 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
+from kapsa.fleet.domain.errors import InvalidInput
 from kapsa.fleet.domain.values import MASK, merge_values
 from kapsa.fleet.orchestrator.hidden_texts import HiddenTexts, seal_sensitive, shown_values
 
@@ -28,13 +29,38 @@ _VALUES = st.dictionaries(_KEYS, _NODES, max_size=3)
 
 
 @given(layer=_VALUES, values=_VALUES, secret=_VALUES)
+@example(layer={"a": {"b": 1}}, values={"a": None}, secret={"a": {"c": 1}})
 def test_sealing_shows_no_secret_and_changes_nothing_that_the_chart_gets(
     layer: dict[str, Any], values: dict[str, Any], secret: dict[str, Any]
 ) -> None:
-    shown, sealed = seal_sensitive(values, secret, HIDDEN)
+    try:
+        shown, sealed = seal_sensitive(values, secret, HIDDEN)
+    except InvalidInput:
+        reject()
     assert PASSWORD not in str(shown)
     assert "123456" not in str(shown)
     assert merge_values(layer, shown, sealed) == merge_values(layer, values, secret)
+
+
+@pytest.mark.parametrize("value", [None, 1, "text", [1]])
+@pytest.mark.parametrize("path", [(), ("b",), (f"key-{PASSWORD}",)], ids=["top", "below", "below-another"])
+def test_a_map_that_replaces_a_value_whose_key_is_hidden_is_refused(
+    value: Any, path: tuple[str, ...]
+) -> None:
+    """The sealed layer alone cannot say that entries of the map in a layer below it must go."""
+    values: dict[str, Any] = {f"key-{PASSWORD}": value}
+    secret: dict[str, Any] = {f"key-{PASSWORD}": {"a": 1}}
+    for key in path:
+        values, secret = {key: values}, {key: secret}
+    with pytest.raises(InvalidInput, match="leave it out of values") as refusal:
+        seal_sensitive(values, secret, HIDDEN)
+    assert PASSWORD not in str(refusal.value)
+
+
+@pytest.mark.parametrize("value", [None, 1, PASSWORD, [PASSWORD]])
+def test_a_map_may_replace_a_value_whose_key_is_shown(value: Any) -> None:
+    shown, sealed = seal_sensitive({"db": value}, {"db": {"a": 1}}, HIDDEN)
+    assert merge_values({"db": {"b": 2}}, shown, sealed) == {"db": {"a": 1}}
 
 
 @pytest.mark.parametrize(

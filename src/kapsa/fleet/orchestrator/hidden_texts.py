@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from kapsa.adapters.redaction import Redactor
+from kapsa.fleet.domain.errors import InvalidField, InvalidInput
 from kapsa.fleet.domain.values import MASK, masked, merge_values
 
 __all__ = ["HiddenTexts", "seal_sensitive", "secret_texts", "shown_values", "texts_at"]
@@ -103,11 +104,15 @@ def seal_sensitive(
     """Return values that may be shown, and secret ones with each value that shows a secret in any form.
 
     The two merge to what the values given here merge to. A masked text stays where a value was, so that people see
-    that it is set; an entry whose key is sensitive is left out.
+    that it is set; an entry whose key is sensitive is left out. Raises InvalidInput if such an entry is not a map and the
+    secret values have a map for it: one layer cannot both remove the map of a layer below and set another one.
     """
-    if _too_many(values, hidden):
-        return {}, merge_values(values, secret_values)
-    open_values, sealed = _split(values, hidden)
+    open_values: dict[str, Any] = {}
+    sealed: Mapping[str, Any] = values
+    if not _too_many(values, hidden):
+        open_values, sealed = _split(values, hidden)
+    if _replaces_unseen(sealed, secret_values, open_values):
+        raise _replaced_twice()
     return open_values, merge_values(sealed, secret_values)
 
 
@@ -138,6 +143,26 @@ def _with_keys(shown: Mapping[str, Any], sealed: Mapping[str, Any], hidden: Hidd
         else:
             result[key] = _with_keys(shown.get(key, {}), value, hidden)
     return result
+
+
+def _replaces_unseen(
+    sealed: Mapping[str, Any], secret_values: Mapping[str, Any], shown: Mapping[str, Any]
+) -> bool:
+    """Return whether secret values have a map in place of a sealed value for which no mask is shown."""
+    for key in sealed.keys() & secret_values.keys():
+        value, secret, visible = sealed[key], secret_values[key], shown.get(key, {})
+        if not isinstance(secret, Mapping) or not isinstance(visible, Mapping):
+            continue
+        if not isinstance(value, Mapping) or _replaces_unseen(value, secret, visible):
+            return True
+    return False
+
+
+def _replaced_twice() -> InvalidInput:
+    message = (
+        "has a value that secretValues replace by a map, and that cannot be shown: leave it out of values"
+    )
+    return InvalidInput(f"values {message}", InvalidField("/values", message))
 
 
 def _too_many(values: Mapping[str, Any], hidden: HiddenTexts) -> bool:
