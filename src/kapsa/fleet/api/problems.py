@@ -46,7 +46,7 @@ PROBLEM_RESPONSES: Mapping[int, str] = {
     400: "The request is invalid: `errors` has each offending field with its full path.",
     401: "There is no valid token or session.",
     403: "The roles of the caller do not permit this.",
-    404: "There is no such object, or the caller may not see it.",
+    404: "The object does not exist, or the caller may not see it.",
     409: "The present state of the object does not permit this.",
     412: "The object has another version than `If-Match` names.",
     413: "The body is too large.",

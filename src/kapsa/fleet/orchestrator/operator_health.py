@@ -122,7 +122,7 @@ class OperatorHealths:
         self._readings = readings
 
     async def report(self, principal: Principal, operator: str) -> OperatorHealthReport:
-        """Return the health of an operator on all clusters. Raises UnknownObject if there is no such operator."""
+        """Return the health of an operator on all clusters. Raises UnknownObject if it is not registered."""
         if not principal.roles:
             raise NotAllowed("reading the health of operators needs a role")
         async with self._transactions.transaction() as connection:

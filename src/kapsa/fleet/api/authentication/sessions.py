@@ -38,7 +38,7 @@ class SessionKeeper:
         return token, _caller(token, session)
 
     async def caller(self, token: str) -> Caller | None:
-        """Return the caller whose session this is, or None if there is no such session."""
+        """Return the caller of a session, or None if the session does not exist or has ended."""
         if not 0 < len(token) <= _LONGEST_TOKEN:
             return None
         session = await self._sessions.get(_hash(token))

@@ -50,8 +50,8 @@ class ClusterClients:
     async def client(self, cluster_id: uuid.UUID) -> AsyncIterator[ClusterClient]:
         """Return the client of a cluster, with a token that is valid now.
 
-        Raises UnknownObject if there is no such cluster, and ClusterUnreachable if there is no credential, or if the
-        cluster does not accept it, with the remedy.
+        Raises UnknownObject if the cluster is not registered, and ClusterUnreachable, with the remedy, if there is no
+        credential or the cluster does not accept it.
         """
         async with self._transactions.transaction() as connection:
             cluster = await self._repository.by_id(connection, cluster_id)

@@ -39,7 +39,7 @@ async def bootstrap_account(client: Client, account: ServiceAccountRef) -> None:
 
 
 async def _check_role(client: Client, role: str) -> None:
-    """Raise ClusterUnreachable if there is no such role: Kubernetes accepts a binding to one that does not exist."""
+    """Raise ClusterUnreachable if the role does not exist: Kubernetes accepts a binding to a role without checking."""
     try:
         await client.get(_ROLE, role)
     except Forbidden:

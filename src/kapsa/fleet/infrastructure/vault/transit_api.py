@@ -75,7 +75,7 @@ class TransitApi:
         self._silent_until = 0.0
 
     async def key_info(self) -> TransitKeyInfo:
-        """Return the versions of the key. Raises VaultError if there is no such key, or it cannot encrypt."""
+        """Return the versions of the key. Raises VaultError if it does not exist or cannot encrypt."""
         info = await self._call("GET", "keys", None, TransitKeyInfo)
         if not info.supports_encryption or not info.supports_decryption:
             raise VaultError(
