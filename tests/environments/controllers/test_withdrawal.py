@@ -9,14 +9,15 @@ import pytest
 
 from kapsa.adapters.errors import Unreachable
 from kapsa.environments.names import APPROVED_COMMIT
-from kapsa.environments.resources import DomainPool, Environment
+from kapsa.environments.resources import DomainPool, Environment, Project
 from kapsa.environments.tenancy.roles import people_roles
 from tests.environments.fakes import commit_of
-from tests.environments.tenant import Tenant, secret
+from tests.environments.tenant import Tenant, secret, shared_registry
 
 GROUP = "rbac.authorization.k8s.io"
 ROLE_BINDING = f"{GROUP}/v1/RoleBinding"
 DEPLOYMENT, POLICY = "apps/v1/Deployment", "networking.k8s.io/v1/NetworkPolicy"
+Freeze = Callable[[Tenant], Awaitable[None]]
 
 
 async def unresolvable_commit(tenant: Tenant) -> None:
@@ -25,13 +26,33 @@ async def unresolvable_commit(tenant: Tenant) -> None:
 
 
 async def quota_above_the_ceiling(tenant: Tenant) -> None:
-    await tenant.project(resources={"defaultQuota": {"cpu": "100000"}})
+    await set_quota(tenant, "100000")
     await tenant.reaches("one", "NamespaceReady", "False", "QuotaAboveCeiling")
+
+
+async def quota_that_is_rejected(tenant: Tenant) -> None:
+    await set_quota(tenant, "-1")
+    await tenant.reaches("one", "NamespaceReady", "False", "Rejected")
+
+
+async def config_map_that_does_not_exist(tenant: Tenant) -> None:
+    await patch(tenant, {"spec": {"config": {"configRefs": [{"name": "nothing"}]}}})
+    await tenant.reaches("one", "NamespaceReady", "False", "ConfigMapMissing")
+
+
+async def config_map_that_is_reserved(tenant: Tenant) -> None:
+    await patch(tenant, {"spec": {"config": {"configRefs": [{"name": "kube-root-ca.crt"}]}}})
+    await tenant.reaches("one", "NamespaceReady", "False", "ObjectRefused")
 
 
 async def another_project(tenant: Tenant) -> None:
     await patch(tenant, {"spec": {"projectRef": {"name": "x"}}})
     await tenant.reaches("one", "Ready", "False", "ProjectMissing")
+
+
+async def set_quota(tenant: Tenant, cpu: str) -> None:
+    content = {"spec": {"resources": {"defaultQuota": {"cpu": cpu}}}}
+    await tenant.client.patch(Project, "app", content, namespace=tenant.name)
 
 
 async def patch(tenant: Tenant, content: dict[str, Any]) -> None:
@@ -58,9 +79,11 @@ async def person(tenant: Tenant) -> None:
     await tenant.client.apply(binding, field_manager="person", force=True)
 
 
-@pytest.mark.parametrize("freeze", [unresolvable_commit, quota_above_the_ceiling, another_project])
+@pytest.mark.parametrize(
+    "freeze", [unresolvable_commit, quota_above_the_ceiling, quota_that_is_rejected, another_project]
+)
 async def test_shared_services_and_access_are_withdrawn_from_an_environment_that_fails(
-    tenant: Tenant, freeze: Callable[[Tenant], Awaitable[None]]
+    tenant: Tenant, freeze: Freeze
 ) -> None:
     await person(tenant)
     await pool(tenant, {"name": "postgres", "cidrs": ["10.20.0.0/28"]})
@@ -97,17 +120,62 @@ async def test_an_environment_whose_next_commit_is_unknown_can_be_put_to_sleep(t
     assert web["spec"]["replicas"] == 0
 
 
-@pytest.mark.virtual_time
-async def test_an_approval_is_withdrawn_while_the_repository_does_not_respond(tenant: Tenant) -> None:
+async def approved_fork(tenant: Tenant) -> None:
+    """Deploy an approved commit of a fork, with a Secret of the project."""
     await secret(tenant, "settings", tenant.name, KEY="value")
     await tenant.project(secrets=[{"name": "settings"}])
     await tenant.environment(source={"commitSha": commit_of("fork"), "prNumber": 7})
     await tenant.reaches("one", "Ready", "False", "ApprovalRequired")
     await patch(tenant, {"metadata": {"annotations": {APPROVED_COMMIT: commit_of("fork")}}})
     await tenant.ready()
-    tenant.systems.git.error = Unreachable("git.example.com does not answer")
-    await tenant.restart()
-    await patch(tenant, {"metadata": {"annotations": {APPROVED_COMMIT: None}}})
+
+
+async def is_stopped(tenant: Tenant) -> None:
+    """Wait until nothing of the fork runs, and it has no Secret."""
     inside = tenant.namespace_of("one")
     await tenant.sandbox.gone(DEPLOYMENT, "web", namespace=inside)
     await tenant.sandbox.gone("v1/Secret", "settings", namespace=inside)
+
+
+@pytest.mark.parametrize(
+    "freeze",
+    [
+        quota_above_the_ceiling,
+        quota_that_is_rejected,
+        config_map_that_does_not_exist,
+        config_map_that_is_reserved,
+    ],
+)
+async def test_an_approval_is_withdrawn_from_an_environment_that_fails(
+    tenant: Tenant, freeze: Freeze
+) -> None:
+    await approved_fork(tenant)
+    await freeze(tenant)
+    await patch(tenant, {"metadata": {"annotations": {APPROVED_COMMIT: None}}})
+    await is_stopped(tenant)
+
+
+@pytest.mark.parametrize(
+    "freeze", [quota_above_the_ceiling, config_map_that_does_not_exist, config_map_that_is_reserved]
+)
+async def test_a_registry_is_closed_to_an_environment_that_fails(tenant: Tenant, freeze: Freeze) -> None:
+    await shared_registry(tenant)
+    tenant.systems.images.push(f"{tenant.registry_host}/{tenant.name}/app:{commit_of('one')}")
+    registry = {"name": tenant.registry, "imageRepository": f"{tenant.name}/app"}
+    await tenant.project(registry=registry, deployment={"type": "image"})
+    await tenant.environment()
+    await tenant.ready()
+    inside = tenant.namespace_of("one")
+    await tenant.sandbox.exists("v1/Secret", "kapsa-registry", namespace=inside)
+    await freeze(tenant)
+    await shared_registry(tenant, allowedNamespaces={"names": ["other"]})
+    await tenant.sandbox.gone("v1/Secret", "kapsa-registry", namespace=inside)
+
+
+@pytest.mark.virtual_time
+async def test_an_approval_is_withdrawn_while_the_repository_does_not_respond(tenant: Tenant) -> None:
+    await approved_fork(tenant)
+    tenant.systems.git.error = Unreachable("git.example.com does not answer")
+    await tenant.restart()
+    await patch(tenant, {"metadata": {"annotations": {APPROVED_COMMIT: None}}})
+    await is_stopped(tenant)

@@ -156,8 +156,7 @@ class EnvironmentController(Controller[Environment]):
             ApprovalStep(owned),
         )
         """The steps that need no repository. They always run: what an administrator withdraws must be gone."""
-        self.steps: Sequence[Step] = (
-            *self._walls,
+        self._steps: Sequence[Step] = (
             BuildStep(builds, digests, access, owned),
             HostStep(domains),
             self._render,
@@ -234,7 +233,7 @@ class EnvironmentController(Controller[Environment]):
         except ExternalError as error:
             return await self._stop(environment, project, ctx, error)
         visit = self._visit(environment, project, commit, ctx, trusted=trusted)
-        outcome = await advance(self.steps, visit)
+        outcome = await advance(self._walls, self._steps, visit)
         self._finish(environment, ctx, outcome)
         _sort_conditions(ctx)
         return _requeue(outcome, verdict.after, visit.revisit_after)
@@ -360,7 +359,8 @@ class EnvironmentController(Controller[Environment]):
             return None
         commit = ctx.status.commit_sha or ctx.status.seen_commit or ""
         trusted = is_trusted(environment, project, commit) or is_undecided(environment, commit)
-        return await enforce(self._walls, self._visit(environment, project, commit, ctx, trusted=trusted))
+        visit = self._visit(environment, project, commit, ctx, trusted=trusted)
+        return await enforce(self._walls, visit, before=self._steps)
 
     async def _stop(
         self, environment: Environment, project: Project, ctx: Context[Environment], error: ExternalError

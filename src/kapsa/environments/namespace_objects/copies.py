@@ -8,8 +8,8 @@ copy has changed.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -81,13 +81,8 @@ class Copies:
     def __init__(self) -> None:
         self._made: dict[tuple[str, str, str], tuple[_State, _State]] = {}
 
-    async def keep(self, visit: StepRun, copies: Sequence[Copy], origins: Iterable[Origin]) -> None:
-        """Make these copies, and delete any others of these origins.
-
-        Raises MissingSourceError if a source does not exist; copies that are no longer needed are deleted all
-        the same.
-        """
-        await self._prune(visit, copies, set(origins))
+    async def keep(self, visit: StepRun, copies: Sequence[Copy]) -> None:
+        """Make these copies. Raises MissingSourceError if a source does not exist."""
         for copy in copies:
             await self._copy(visit, copy)
 
@@ -96,13 +91,14 @@ class Copies:
         for key in [key for key in self._made if key[0] == uid]:
             del self._made[key]
 
-    async def _prune(self, visit: StepRun, copies: Sequence[Copy], origins: set[Origin]) -> None:
+    async def prune(self, visit: StepRun, copies: Sequence[Copy]) -> None:
+        """Delete the copies that are not among these."""
         kept = {(copy.kind, copy.target_name) for copy in copies}
         for kind in (SECRET, CONFIG_MAP):
             for existing in visit.ctx.list(kind, namespace=visit.namespace, labels=COPIED_FROM):
                 metadata = existing["metadata"]
                 origin = metadata["labels"][COPIED_FROM]
-                if origin in origins and (kind, metadata["name"]) not in kept:
+                if origin in get_args(Origin) and (kind, metadata["name"]) not in kept:
                     await visit.ctx.delete(kind, metadata["name"], namespace=visit.namespace)
 
     async def _copy(self, visit: StepRun, copy: Copy) -> None:

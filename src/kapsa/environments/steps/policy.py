@@ -52,14 +52,8 @@ class PolicyStep:
     phase: ClassVar[Phase] = "Pending"
 
     async def run(self, visit: StepRun) -> Outcome:
-        quota = environment_quota(visit.project, visit.settings)
-        enforced = await self._limit(visit, hard_limits(quota))
         api_server = api_server_ranges(visit.ctx, visit.settings)
-        for manifest in (
-            limit_range(visit, quota),
-            *network_policies(visit.settings, api_server),
-            service_account(visit),
-        ):
+        for manifest in (*network_policies(visit.settings, api_server), service_account(visit)):
             await visit.ctx.apply(marked(visit, manifest, {MANAGED_BY: OPERATOR}), owner=False)
         await self._open_shared_services(visit, api_server)
         await grant_access(
@@ -69,7 +63,11 @@ class PolicyStep:
             access=ENVIRONMENT_ACCESS,
             enabled=visit.settings.team_access,
         )
-        # Last: a Project that asks for too much still gets its walls, and what an administrator withdraws is gone.
+        # Last: the team chooses the amounts, and those that are rejected must not keep the rest from being withdrawn.
+        quota = environment_quota(visit.project, visit.settings)
+        enforced = await self._limit(visit, hard_limits(quota))
+        limits = marked(visit, limit_range(visit, quota), {MANAGED_BY: OPERATOR})
+        await visit.ctx.apply(limits, owner=False)
         if (refusal := quota_refusal(visit.project, visit.settings)) is not None:
             raise refusal
         if not enforced and not _serves(visit):

@@ -46,10 +46,11 @@ class SecretsStep:
 
     async def run(self, visit: StepRun) -> Outcome:
         copies, readers = await _without_readers(visit, _desired_copies(visit))
+        await self._copies.prune(visit, copies)  # first: what is withdrawn is deleted, whatever else fails
         if (refusal := _refusal(copies)) is not None:
             return refusal
         try:
-            await self._copies.keep(visit, copies, ("project", "environment", "registry"))
+            await self._copies.keep(visit, copies)
         except MissingSourceError as error:
             kind = error.copy.kind.rpartition("/")[2]
             return StepFailure(

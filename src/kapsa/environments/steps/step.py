@@ -2,7 +2,8 @@
 
 A step runs again and again on the same state and does only what is left to do. It returns `Done`, `Waiting`
 (a watch triggers the next run) or `StepFailure`. A step that is not done stops the steps after it and leaves
-the work of earlier steps alone: when a build fails, the previous version keeps serving.
+the work of earlier steps alone: when a build fails, the previous version keeps serving. The first steps are walls:
+they need nothing but the cluster, and all of them run, so that what an administrator withdraws is gone.
 """
 
 from __future__ import annotations
@@ -96,37 +97,65 @@ class Step(Protocol):
         ...
 
 
-async def advance(steps: Sequence[Step], visit: StepRun) -> Waiting | StepFailure | None:
-    """Run the steps up to the first that is not done, and report the progress in the status.
+async def advance(
+    walls: Sequence[Step], steps: Sequence[Step], visit: StepRun
+) -> Waiting | StepFailure | None:
+    """Run the walls, then the steps up to the first that is not done, and report the progress in the status.
 
-    Returns the outcome that stopped the run; None if all steps are done.
+    Returns the outcome that stopped the run; None if all are done.
     """
+    if (stopped := await enforce(walls, visit, before=steps)) is not None:
+        return stopped
     for number, step in enumerate(steps):
-        try:
-            outcome = await _timed(step, visit)
-        except ApiError as error:
-            # A short outage of the API server says nothing about an environment that is ready.
-            if error.retryable and not visit.environment.status.is_true("Ready"):
-                message = f"a request to the API server failed and will be retried: {error}"
-                report(visit.ctx, step, Waiting(message=message, reason="ApiServerTrouble"))
-            raise
+        outcome = await _observed(step, visit)
         if not isinstance(outcome, Done):
             report(visit.ctx, step, outcome)
             return outcome
-        if all(later.condition != step.condition for later in steps[number + 1 :]):
-            visit.ctx.condition(step.condition, True, reason=outcome.reason, message=_safe(outcome.message))
+        _complete(step, outcome, visit, steps[number + 1 :])
     visit.ctx.status.failure = None
     return None
 
 
-async def enforce(steps: Sequence[Step], visit: StepRun) -> Waiting | StepFailure | None:
-    """Run the steps up to the first that is not done, and report that one only, for a run that ends after them."""
-    for step in steps:
-        outcome = await _timed(step, visit)
-        if not isinstance(outcome, Done):
-            report(visit.ctx, step, outcome)
-            return outcome
-    return None
+async def enforce(
+    walls: Sequence[Step], visit: StepRun, *, before: Sequence[Step]
+) -> Waiting | StepFailure | None:
+    """Run all walls, which come before these steps, and report the first that is not done.
+
+    One that a team can break does not keep the next one from a withdrawal. All but the first need the namespace that
+    the first one claims.
+    """
+    stopped: tuple[Step, Waiting | StepFailure] | None = None
+    for number, wall in enumerate(walls):
+        outcome = await _observed(wall, visit)
+        if isinstance(outcome, Done):
+            if stopped is None:
+                _complete(wall, outcome, visit, [*walls[number + 1 :], *before])
+            continue
+        stopped = stopped or (wall, outcome)
+        if visit.claimed is None:
+            break
+    if stopped is None:
+        return None
+    report(visit.ctx, *stopped)
+    return stopped[1]
+
+
+def _complete(step: Step, outcome: Done, visit: StepRun, later: Sequence[Step]) -> None:
+    """Report that the condition of a step holds, unless a later step has the same one."""
+    if all(each.condition != step.condition for each in later):
+        visit.ctx.condition(step.condition, True, reason=outcome.reason, message=_safe(outcome.message))
+
+
+async def _observed(step: Step, visit: StepRun) -> Outcome:
+    """Run a step, and report trouble of the API server in the status."""
+    try:
+        return await _timed(step, visit)
+    except ApiError as error:
+        # A short outage of the API server says nothing about an environment that is ready.
+        if error.retryable and not visit.environment.status.is_true("Ready"):
+            message = f"a request to the API server failed and will be retried: {error}"
+            report(visit.ctx, step, Waiting(message=message, reason="ApiServerTrouble"))
+        raise
 
 
 async def _timed(step: Step, visit: StepRun) -> Outcome:
