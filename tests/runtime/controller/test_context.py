@@ -165,6 +165,31 @@ async def test_a_changed_desired_state_is_applied_and_is_not_drift(harness: Harn
     assert await harness.events(reason="DriftCorrected") == []
 
 
+async def test_what_was_applied_last_can_be_read_and_applied_again_without_a_request(
+    harness: Harness,
+) -> None:
+    seen: list[dict[str, Any] | None] = []
+
+    async def work(resource: App, ctx: Context[App]) -> None:
+        seen.append(ctx.applied("v1/ConfigMap", resource.name))
+        last = seen[-1]
+        await ctx.apply(last if last is not None else config_map(resource.name, data={"image": "nginx"}))
+
+    await start(harness, owner(work))
+    await harness.apply(app("a"))
+    await harness.settle()
+    addition = {"data": {"theirs": "1"}}
+    await harness.client.patch("v1/ConfigMap", "a", addition, namespace="default", field_manager="other")
+    await harness.settle()
+    before = len(harness.writes())
+    await harness.apply(app("a", image="two"))
+    await harness.settle()
+    assert seen[0] is None
+    assert seen[-1] is not None
+    assert seen[-1]["data"] == {"image": "nginx"}
+    assert {each.call.resource for each in harness.writes()[before:]} <= {"apps"}
+
+
 async def test_a_field_left_out_later_is_removed(harness: Harness) -> None:
     async def labelled(resource: App, ctx: Context[App]) -> None:
         labels = {"image": "yes"} if resource.spec.image == "nginx" else {}

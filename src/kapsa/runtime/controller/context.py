@@ -16,6 +16,7 @@ import structlog
 from kapsa.runtime.client.client import Client, PatchType, Propagation
 from kapsa.runtime.controller._primary import Primary
 from kapsa.runtime.controller.apply._child_manifest import uid_of
+from kapsa.runtime.controller.apply._field_ownership import extracted, parse_fields
 from kapsa.runtime.controller.events import ObjectReference
 from kapsa.runtime.controller.outcomes import NotOursError, OutdatedError
 from kapsa.runtime.controller.services import Services
@@ -34,6 +35,7 @@ from kapsa.runtime.resources.stored_object import Key, StoredObject, read_as
 __all__ = ["Context"]
 
 R = TypeVar("R", covariant=True)
+_IDENTITY = ("name", "namespace")
 S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)
 T = TypeVar("T")
@@ -221,6 +223,25 @@ class Context(Generic[R]):
             self.log.warning("drift corrected", drift=str(applied.drift))
             self.event("Warning", "DriftCorrected", str(applied.drift), action="Apply")
         return applied.object
+
+    def applied(self, kind: Kind, name: str, *, namespace: str | None = None) -> dict[str, Any] | None:
+        """Return what this operator applied last to a cached object; None if there is nothing.
+
+        Change a field of it and apply it again, for instance to scale an object whose other fields cannot be computed
+        now. Its kind must not be cached as `metadata_only`.
+        """
+        stored = self._cached(kind_of(kind), name, self.key.namespace if namespace is None else namespace)
+        if stored is None or not stored.owned_fields:
+            return None
+        live = stored.to_dict()
+        owned: dict[str, Any] = extracted(parse_fields(stored.owned_fields), live)
+        identity = {field: live["metadata"][field] for field in _IDENTITY if field in live["metadata"]}
+        return {
+            "apiVersion": live["apiVersion"],
+            "kind": live["kind"],
+            **owned,
+            "metadata": {**identity, **owned.get("metadata", {})},
+        }
 
     async def create(self, child: Any, *, owner: bool = True) -> dict[str, Any]:
         """Create an object that must not exist yet; AlreadyExists if it does. Prefer `apply`."""

@@ -7,6 +7,7 @@ import pytest
 from kapsa.runtime.controller.apply._field_ownership import (
     digest,
     drifted_paths,
+    extracted,
     holds,
     managers_of,
     projection,
@@ -140,3 +141,25 @@ def test_an_empty_map_or_list_that_the_server_does_not_store_holds() -> None:
     )
     assert not holds(recorded, desired, {"metadata": {"annotations": {"a": "b"}}, "spec": {"replicas": 1}})
     assert not holds(recorded, {**desired, "spec": {"replicas": 1, "args": ["x"]}}, live)
+
+
+def test_what_was_applied_is_extracted_without_defaults_and_the_fields_of_others() -> None:
+    expected = deployment()
+    expected["spec"]["template"]["spec"]["containers"][0]["ports"][0]["protocol"] = "TCP"  # a part of the key
+    metadata = {field: expected["metadata"][field] for field in ("labels", "ownerReferences")}
+    assert extracted(FIELDS, live()) == {"metadata": metadata, "spec": expected["spec"]}
+
+
+def test_an_empty_map_is_extracted_without_what_others_have_in_it() -> None:
+    fields: dict[str, Any] = {"f:spec": {"f:labels": {".": {}}, "f:taints": {".": {}}, "f:whole": {}}}
+    value = {"spec": {"labels": {"a": "b"}, "taints": [{"key": "x"}], "whole": {"c": 1}}}
+    assert extracted(fields, value) == {"spec": {"labels": {}, "taints": [], "whole": {"c": 1}}}
+
+
+def test_items_are_extracted_in_the_order_of_the_list() -> None:
+    fields: dict[str, Any] = {
+        "f:args": {'v:"b"': {}, 'v:"a"': {}},
+        "f:env": {'k:{"name":"y"}': {"f:value": {}}},
+    }
+    value = {"args": ["a", "other", "b"], "env": [{"name": "x"}, {"name": "y", "value": "1", "more": True}]}
+    assert extracted(fields, value) == {"args": ["a", "b"], "env": [{"name": "y", "value": "1"}]}

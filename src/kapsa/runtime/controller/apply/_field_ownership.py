@@ -19,6 +19,7 @@ __all__ = [
     "FieldSet",
     "digest",
     "drifted_paths",
+    "extracted",
     "held_by_others",
     "holds",
     "managers_of",
@@ -113,6 +114,27 @@ def projection(fields: FieldSet, value: Any) -> Any:
         if child is not _ABSENT:
             values[step] = projection(below, child)
     return values
+
+
+def extracted(fields: FieldSet, value: Any) -> Any:
+    """Return the part of an object that the set owns, in a form that can be applied again."""
+    steps = [step for step in fields if step != "."]
+    if not steps:
+        # With "." alone, a map or list is owned and nothing of what others have in it.
+        return value if not fields or not isinstance(value, (dict, list)) else type(value)()
+    parts = [(step, child) for step in steps if (child := _child(step, value)) is not _ABSENT]
+    if isinstance(value, Mapping):
+        return {step[2:]: extracted(fields[step], child) for step, child in parts}
+    items = [(value.index(child), _extracted_item(step, fields[step], child)) for step, child in parts]
+    return [item for _, item in sorted(items, key=lambda each: each[0])]
+
+
+def _extracted_item(step: str, fields: FieldSet, item: Any) -> Any:
+    """Return the owned part of a list item, with its key."""
+    if not step.startswith("k:"):
+        return extracted(fields, item)
+    key = {name: item[name] for name in _value(step[2:]) if name in item}
+    return {**key, **extracted(fields, item)}
 
 
 def holds(fields: FieldSet, desired: Any, live: Any) -> bool:
