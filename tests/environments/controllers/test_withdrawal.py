@@ -109,15 +109,81 @@ async def test_an_environment_whose_project_asks_for_too_much_has_the_default_qu
     assert quota["spec"]["hard"]["limits.cpu"] == "8"
 
 
+async def replicas(tenant: Tenant) -> int:
+    web = await tenant.client.get(DEPLOYMENT, "web", namespace=tenant.namespace_of("one"))
+    return int(web["spec"]["replicas"])
+
+
+async def falls_asleep(tenant: Tenant) -> None:
+    async def stopped() -> bool:
+        return await replicas(tenant) == 0
+
+    await patch(tenant, {"spec": {"suspended": True}})
+    await tenant.sandbox.until(stopped, "no pod is left")
+
+
 async def test_an_environment_whose_next_commit_is_unknown_can_be_put_to_sleep(tenant: Tenant) -> None:
     await tenant.project()
     await tenant.environment()
     await tenant.ready()
     await unresolvable_commit(tenant)
-    await patch(tenant, {"spec": {"suspended": True}})
+    await falls_asleep(tenant)
     await tenant.reaches("one", "Ready", "False", "Suspended")
+
+
+@pytest.mark.parametrize(
+    "freeze",
+    [
+        quota_above_the_ceiling,
+        quota_that_is_rejected,
+        config_map_that_does_not_exist,
+        config_map_that_is_reserved,
+        another_project,
+    ],
+)
+async def test_an_environment_that_fails_can_be_put_to_sleep(tenant: Tenant, freeze: Freeze) -> None:
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    await freeze(tenant)
+    await falls_asleep(tenant)
+
+
+async def test_an_environment_that_fell_asleep_while_it_failed_wakes_as_it_was(tenant: Tenant) -> None:
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    before = await template(tenant)
+    await config_map_that_does_not_exist(tenant)
+    await falls_asleep(tenant)
+    assert await template(tenant) == before
+    await patch(tenant, {"spec": {"config": {"configRefs": []}, "suspended": False}})
+    await tenant.ready()
+    assert (await replicas(tenant), await template(tenant)) == (1, before)
+    assert await tenant.sandbox.harness.events(reason="DriftCorrected") == []
+
+
+async def template(tenant: Tenant) -> Any:
     web = await tenant.client.get(DEPLOYMENT, "web", namespace=tenant.namespace_of("one"))
-    assert web["spec"]["replicas"] == 0
+    return web["spec"]["template"]
+
+
+async def test_an_environment_of_another_project_is_not_reported_as_ready(tenant: Tenant) -> None:
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    await another_project(tenant)
+    assert (await tenant.get()).status.phase == "Pending"
+
+
+@pytest.mark.virtual_time
+async def test_an_environment_whose_repository_does_not_respond_can_be_put_to_sleep(tenant: Tenant) -> None:
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    tenant.systems.renderer.error = Unreachable("git.example.com does not answer")
+    await tenant.restart()
+    await falls_asleep(tenant)
 
 
 async def approved_fork(tenant: Tenant) -> None:

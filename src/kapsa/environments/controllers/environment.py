@@ -48,6 +48,7 @@ from kapsa.environments.steps.policy import NETWORK_POLICY, PolicyStep
 from kapsa.environments.steps.render import RenderStep
 from kapsa.environments.steps.route import RouteStep
 from kapsa.environments.steps.secrets import SecretsStep
+from kapsa.environments.steps.sleep import SleepStep
 from kapsa.environments.steps.step import Step, StepFailure, Waiting, advance, enforce, from_outside, report
 from kapsa.environments.steps.teardown import Teardown
 from kapsa.environments.steps.tls import TlsStep
@@ -154,6 +155,7 @@ class EnvironmentController(Controller[Environment]):
             PolicyStep(),
             SecretsStep(self._copies),
             ApprovalStep(owned),
+            SleepStep(),
         )
         """The steps that need no repository. They always run: what an administrator withdraws must be gone."""
         self._steps: Sequence[Step] = (
@@ -275,8 +277,7 @@ class EnvironmentController(Controller[Environment]):
         if owner is not None:
             await self._keep_walls(environment, owner, ctx)
         ctx.condition("Ready", False, reason=PROJECT_MISSING, message=project_missing(environment))
-        if environment.status.namespace is None:
-            ctx.status.phase = "Pending"
+        ctx.status.phase, ctx.status.failure = "Pending", None
         return _requeue(None, verdict.after)
 
     def _never_deployed(self, ctx: Context[Environment], verdict: ExpiryVerdict) -> Requeue | None:

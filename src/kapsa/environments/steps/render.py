@@ -22,11 +22,11 @@ from kapsa.environments.resources.environment import Phase
 from kapsa.environments.sources.repository_access import RepositoryAccess
 from kapsa.environments.step_run import Manifest, StepRun
 from kapsa.environments.steps.secrets import env_from, pull_secret_name
+from kapsa.environments.steps.sleep import suspend
 from kapsa.environments.steps.step import Done, Outcome, StepFailure
 
-__all__ = ["RenderStep", "suspend"]
+__all__ = ["RenderStep"]
 
-SUSPENDED_NODES = "catalyst.dev/suspended"
 _REPLACED = ("Deployment", "StatefulSet", "DaemonSet")
 
 
@@ -150,18 +150,3 @@ def _redeployed(manifest: Manifest, request: str | None) -> Manifest:
     metadata = dict(template.get("metadata") or {})
     metadata["annotations"] = {**(metadata.get("annotations") or {}), REDEPLOY_REQUESTED: request}
     return {**manifest, "spec": {**manifest["spec"], "template": {**template, "metadata": metadata}}}
-
-
-def suspend(manifest: Manifest) -> Manifest:
-    """Return the object scaled down so that no pod of it runs; everything else stays."""
-    match manifest["kind"]:
-        case "Deployment" | "StatefulSet":
-            return {**manifest, "spec": {**manifest["spec"], "replicas": 0}}
-        case "CronJob" | "Job":
-            return {**manifest, "spec": {**manifest["spec"], "suspend": True}}
-        case "DaemonSet":
-            spec = copy.deepcopy(manifest["spec"])
-            pod = spec["template"].setdefault("spec", {})
-            pod["nodeSelector"] = {**(pod.get("nodeSelector") or {}), SUSPENDED_NODES: "true"}
-            return {**manifest, "spec": spec}
-    return manifest

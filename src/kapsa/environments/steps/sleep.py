@@ -1,0 +1,62 @@
+"""The sleep step: no pod of a suspended environment runs, whatever keeps its next version from being rendered."""
+
+from __future__ import annotations
+
+import copy
+from typing import ClassVar
+
+from kapsa.environments.namespace_objects.apply_set import members
+from kapsa.environments.namespace_objects.children import kind_string
+from kapsa.environments.resources.environment import Phase
+from kapsa.environments.step_run import Manifest, StepRun
+from kapsa.environments.steps.step import Done, Outcome, is_refusal
+from kapsa.runtime import ApiError
+
+__all__ = ["SleepStep", "suspend"]
+
+SUSPENDED_NODES = "catalyst.dev/suspended"
+
+
+class SleepStep:
+    """Needs the namespace. Scales down what is applied while the environment is suspended."""
+
+    name: ClassVar[str] = "sleep"
+    condition: ClassVar[str] = "DeploymentReady"
+    phase: ClassVar[Phase] = "Pending"
+
+    async def run(self, visit: StepRun) -> Outcome:
+        if not visit.environment.spec.suspended:
+            return Done("the environment is awake")
+        refusals = [error for each in members(visit) if (error := await _scale_down(visit, each)) is not None]
+        if refusals:
+            raise refusals[0]
+        return Done("nothing that is applied has pods")
+
+
+async def _scale_down(visit: StepRun, member: Manifest) -> ApiError | None:
+    """Scale down an object. Returns the refusal of the API server, which must not keep others awake."""
+    applied = visit.ctx.applied(kind_string(member), member["metadata"]["name"], namespace=visit.namespace)
+    if applied is None or (asleep := suspend(applied)) == applied:
+        return None
+    try:
+        await visit.ctx.apply(asleep, owner=False)
+    except ApiError as error:
+        if not is_refusal(error):
+            raise
+        return error
+    return None
+
+
+def suspend(manifest: Manifest) -> Manifest:
+    """Return the object scaled down so that no pod of it runs; everything else stays."""
+    match manifest["kind"]:
+        case "Deployment" | "StatefulSet":
+            return {**manifest, "spec": {**manifest["spec"], "replicas": 0}}
+        case "CronJob" | "Job":
+            return {**manifest, "spec": {**manifest["spec"], "suspend": True}}
+        case "DaemonSet":
+            spec = copy.deepcopy(manifest["spec"])
+            pod = spec["template"].setdefault("spec", {})
+            pod["nodeSelector"] = {**(pod.get("nodeSelector") or {}), SUSPENDED_NODES: "true"}
+            return {**manifest, "spec": spec}
+    return manifest
