@@ -213,3 +213,49 @@ async def test_credentials_to_pull_are_withheld_from_a_pod_that_outlives_its_wor
     assert await secrets_of(tenant) == {}
     await tenant.client.delete("v1/Pod", "old", namespace=tenant.namespace_of("one"))
     await tenant.sandbox.until(lambda: secrets_of(tenant), "the pull secret is copied", seconds=180)
+
+
+async def waiting_job(tenant: Tenant) -> None:
+    """Create a Job without pods, such as one of a CronJob that waits for its next attempt."""
+    spec = {**patient_reader(tenant)["spec"]["template"]["spec"], "restartPolicy": "Never"}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "nightly-1", "namespace": tenant.namespace_of("one")},
+        "spec": {"suspend": True, "template": {"spec": spec}},
+    }
+    await tenant.client.create(job)
+
+
+async def test_credentials_to_pull_are_withheld_from_a_job_whose_next_pod_would_read_them(
+    tenant: Tenant,
+) -> None:
+    await shared_registry(tenant)
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    await waiting_job(tenant)
+    await tenant.project(**registry_of(tenant, f"{tenant.name}/app"))
+    await tenant.sandbox.event("PullSecretWithheld", "Job nightly-1")
+    assert await secrets_of(tenant) == {}
+    await tenant.client.delete("batch/v1/Job", "nightly-1", namespace=tenant.namespace_of("one"))
+    await tenant.sandbox.until(lambda: secrets_of(tenant), "the pull secret is copied", seconds=180)
+
+
+@pytest.mark.virtual_time
+async def test_a_job_that_has_ended_withholds_nothing(tenant: Tenant) -> None:
+    await shared_registry(tenant)
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    await waiting_job(tenant)
+    failed = {"conditions": [{"type": "Failed", "status": "True"}]}
+    await tenant.client.patch(
+        "batch/v1/Job",
+        "nightly-1",
+        {"status": failed},
+        namespace=tenant.namespace_of("one"),
+        subresource="status",
+    )
+    await tenant.project(**registry_of(tenant, f"{tenant.name}/app"))
+    await tenant.sandbox.until(lambda: secrets_of(tenant), "the pull secret is copied")

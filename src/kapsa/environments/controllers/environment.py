@@ -115,7 +115,7 @@ class EnvironmentController(Controller[Environment]):
         *(rule_for(kind, "create", "patch") for kind in POLICY_KINDS),
         *(rule_for(kind, "delete") for kind in (RESOURCE_QUOTA, NETWORK_POLICY)),
         *(rule_for(kind, "create", "patch", "delete") for kind in (*RENDERED_KINDS, HTTP_ROUTE, KPACK_IMAGE)),
-        rule_for("v1/Pod", "list"),
+        *(rule_for(kind, "list") for kind in ("v1/Pod", "apps/v1/ReplicaSet")),
         PolicyRule(resources=("pods/log",), verbs=("get",)),
         *ACCESS_RULES,
     )

@@ -5,6 +5,8 @@ A volume or a variable may be optional, and then waits for a Secret that does no
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from kapsa.adapters.manifests.pod_templates import pod_spec, reads_secret
 from kapsa.environments.namespace_objects.children import RENDERED_KINDS, shown
 from kapsa.environments.step_run import Manifest, StepRun
@@ -12,8 +14,6 @@ from kapsa.environments.step_run import Manifest, StepRun
 __all__ = ["pods_that_read", "workloads_that_read"]
 
 _WORKLOADS = frozenset({"Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob"})
-_POD = "v1/Pod"
-_ENDED = ("Succeeded", "Failed")
 
 
 def workloads_that_read(visit: StepRun, secret: str) -> list[str]:
@@ -28,14 +28,42 @@ def workloads_that_read(visit: StepRun, secret: str) -> list[str]:
 
 
 async def pods_that_read(visit: StepRun, secret: str) -> list[str]:
-    """Return the pods that take the content of a Secret, such as those that an update has not replaced yet."""
-    pods = (await visit.ctx.client.list(_POD, namespace=visit.namespace)).items
-    return [
-        shown(manifest)
-        for live in pods
-        if (live.get("status") or {}).get("phase") not in _ENDED
-        and _reads(manifest := _typed(live, _POD), secret)
-    ]
+    """Return the pods that take the content of a Secret, and what creates such pods from an earlier template.
+
+    An update has not replaced these pods yet. A Job of a CronJob keeps its template, and may wait for its next attempt
+    without a pod.
+    """
+    readers: list[str] = []
+    for kind, is_active in _LIVE.items():
+        listed = (await visit.ctx.client.list(kind, namespace=visit.namespace)).items
+        readers += [
+            shown(manifest)
+            for live in listed
+            if is_active(live) and _reads(manifest := _typed(live, kind), secret)
+        ]
+    return readers
+
+
+def _runs(pod: Manifest) -> bool:
+    return (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+
+
+def _has_replicas(replica_set: Manifest) -> bool:
+    """Return whether a ReplicaSet has pods: those of former versions are kept without."""
+    return bool((replica_set.get("spec") or {}).get("replicas", 1))
+
+
+def _is_unfinished(job: Manifest) -> bool:
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return not any(each["type"] in ("Complete", "Failed") and each["status"] == "True" for each in conditions)
+
+
+_LIVE: Mapping[str, Callable[[Manifest], bool]] = {
+    "v1/Pod": _runs,
+    "apps/v1/ReplicaSet": _has_replicas,
+    "batch/v1/Job": _is_unfinished,
+}
+"""The kinds that are not watched, or only with the operator's label, and whether one of them has or creates pods."""
 
 
 def _reads(manifest: Manifest, secret: str) -> bool:
