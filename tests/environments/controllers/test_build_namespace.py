@@ -11,6 +11,7 @@ from kapsa.environments.build.walls import build_walls
 from kapsa.environments.names import MANAGED_BY, OPERATOR, OWNER, OWNER_UID, TEAM
 from kapsa.environments.namespace_objects.builds import BUILD as BUILD_LABEL
 from kapsa.environments.settings import Settings
+from tests.environments.announced_address import PUBLIC_ADDRESS, announce, closed
 from tests.environments.tenant import BUILD, Tenant
 
 JOB = "batch/v1/Job"
@@ -47,10 +48,15 @@ async def test_builds_are_behind_a_default_deny_with_what_a_build_needs(tenant: 
     assert (denied["podSelector"], set(denied["policyTypes"])) == ({}, {"Ingress", "Egress"})
     assert not any(each.get("ingress") for each in policies.values()), "nothing reaches a build"
     (rule,) = policies["kapsa-internet"]["egress"]
-    (closed,) = (
-        set(each["ipBlock"]["except"]) for each in rule["to"] if each["ipBlock"]["cidr"] == "0.0.0.0/0"
-    )
-    assert {"10.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"} <= closed
+    assert {"10.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"} <= closed(rule)
+
+
+@pytest.mark.virtual_time
+async def test_builds_do_not_reach_a_public_address_that_the_api_server_announces(tenant: Tenant) -> None:
+    await announce(tenant.sandbox)
+    await built(tenant)
+    (rule,) = (await walls(tenant, POLICY))["kapsa-internet"]["egress"]
+    assert f"{PUBLIC_ADDRESS}/32" in closed(rule)
 
 
 async def test_builds_have_a_quota_and_limits(tenant: Tenant) -> None:
@@ -81,12 +87,12 @@ async def test_a_second_build_writes_no_wall_again(tenant: Tenant) -> None:
 
 def test_private_ranges_that_builds_need_are_named_by_a_setting() -> None:
     settings = Settings(build_egress_cidrs=("10.1.2.0/24",))
-    (policy,) = (each for each in build_walls(settings) if each["metadata"]["name"] == "kapsa-internet")
+    (policy,) = (each for each in build_walls(settings, ()) if each["metadata"]["name"] == "kapsa-internet")
     assert {"ipBlock": {"cidr": "10.1.2.0/24"}} in policy["spec"]["egress"][0]["to"]
 
 
 def wall(kind: str, **settings: Any) -> dict[str, Any]:
-    (made,) = (each for each in build_walls(Settings(**settings)) if each["kind"] == kind)
+    (made,) = (each for each in build_walls(Settings(**settings), ()) if each["kind"] == kind)
     spec: dict[str, Any] = made["spec"]
     return spec
 

@@ -21,6 +21,7 @@ from kapsa.environments.resources import DomainPool, PreviewEnvironment, Registr
 from kapsa.environments.settings import Settings
 from kapsa.runtime import Audit, grants
 from kapsa.runtime.testing import Harness, RecordedCall, Sample, Scenario, crash_at_every_write
+from tests.environments.announced_address import PUBLIC_ADDRESS, announce, closed
 from tests.environments.previews import NAMESPACE, Preview, make_operator, spec
 from tests.environments.sandbox import Sandbox
 
@@ -89,6 +90,27 @@ async def test_a_preview_is_reached_by_the_ingress_controller_alone_and_reaches_
     assert (four["cidr"], six["cidr"]) == ("0.0.0.0/0", "::/0")
     assert {"10.0.0.0/8", "169.254.0.0/16", "203.0.113.7/32"} <= set(four["except"])
     assert {"fc00::/7", "fe80::/10", "2001:db8::7/128"} <= set(six["except"])
+
+
+@pytest.mark.virtual_time
+async def test_a_preview_does_not_reach_a_public_address_that_the_api_server_announces(
+    sandbox: Sandbox,
+) -> None:
+    await announce(sandbox)
+    await sandbox.start(make_operator())
+    preview = Preview(sandbox)
+    await preview.ask()
+    await preview.ready()
+    assert f"{PUBLIC_ADDRESS}/32" in closed(
+        (await preview.child(NETWORK_POLICY, "netpol"))["spec"]["egress"][2]
+    )
+
+    async def follows() -> bool:
+        policy = (await preview.child(NETWORK_POLICY, "netpol"))["spec"]
+        return "203.0.114.8/32" in closed(policy["egress"][2])
+
+    await announce(sandbox, "203.0.114.8")
+    await sandbox.until(follows, "the policy has the new address")
 
 
 async def test_a_preview_is_nobody_to_the_api_server_and_its_namespace_enforces_pod_security(

@@ -6,7 +6,7 @@ build. Private addresses, metadata services and the API server are closed to it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kapsa.environments.build.amounts import DEFAULT_LIMITS, DEFAULT_REQUESTS, build_quota, largest
@@ -21,9 +21,12 @@ _OWNER = "build-namespace"
 """The value of the owner label. It makes the operator watch the objects; no resource owns them."""
 
 
-def build_walls(settings: Settings) -> list[dict[str, Any]]:
-    """Return the objects that the build namespace has before any build runs in it."""
-    return [_quota(settings), _limits(settings), *_network_policies(settings), _account(settings)]
+def build_walls(settings: Settings, api_server: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the objects that the build namespace has before any build runs in it.
+
+    `api_server` has the address ranges of the API server.
+    """
+    return [_quota(settings), _limits(settings), *_network_policies(settings, api_server), _account(settings)]
 
 
 def _account(settings: Settings) -> dict[str, Any]:
@@ -61,13 +64,14 @@ def _within(amounts: Mapping[str, str], most: Mapping[str, str]) -> dict[str, st
     return {name: min(amount, most.get(name, amount), key=Quantity) for name, amount in amounts.items()}
 
 
-def _network_policies(settings: Settings) -> list[dict[str, Any]]:
+def _network_policies(settings: Settings, api_server: Sequence[str]) -> list[dict[str, Any]]:
     dns_ports = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
     named = [{"ipBlock": {"cidr": cidr}} for cidr in settings.build_egress_cidrs]
+    outside = [*internet(settings, api_server), *named]
     policies: list[tuple[str, dict[str, Any]]] = [
         ("kapsa-default-deny", {"policyTypes": ["Ingress", "Egress"]}),
         ("kapsa-dns", {"policyTypes": ["Egress"], "egress": [{"to": cluster_dns(), "ports": dns_ports}]}),
-        ("kapsa-internet", {"policyTypes": ["Egress"], "egress": [{"to": [*internet(settings), *named]}]}),
+        ("kapsa-internet", {"policyTypes": ["Egress"], "egress": [{"to": outside}]}),
     ]
     return [
         _object(settings, "networking.k8s.io/v1", "NetworkPolicy", name, {"podSelector": {}, **spec})

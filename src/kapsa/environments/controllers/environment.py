@@ -53,13 +53,7 @@ from kapsa.environments.steps.step import Step, StepFailure, Waiting, advance, e
 from kapsa.environments.steps.teardown import Teardown
 from kapsa.environments.steps.tls import TlsStep
 from kapsa.environments.steps.verify import VerifyStep
-from kapsa.environments.tenancy.api_server import (
-    ENDPOINT_SLICE,
-    SERVER_NAMESPACE,
-    SERVER_SERVICE,
-    SERVER_SLICE,
-    SERVICE,
-)
+from kapsa.environments.tenancy.api_server import api_server_watches
 from kapsa.environments.tenancy.namespaces import NAMESPACE, ChildMapping, owners
 from kapsa.environments.tenancy.ownership import (
     PROJECT_MISSING,
@@ -90,18 +84,12 @@ __all__ = ["EnvironmentController"]
 
 _COPIED = (SECRET, CONFIG_MAP)
 _ENDED_KEPT = 256
-_API_SERVER = ((SERVICE, SERVER_SERVICE), (ENDPOINT_SLICE, SERVER_SLICE))
 _CONDITIONS = ("NamespaceReady", "BuildReady", "DeploymentReady", "IngressReady", "TLSReady", "Ready")
 
 
 def _all_environments(_: StoredObject, cache: Cache) -> Iterable[Key]:
     """Map a pool to all environments."""
     return [each.key for each in cache.select(Environment.gvk)]
-
-
-def _if_api_server(stored: StoredObject, cache: Cache) -> Iterable[Key]:
-    """Map the addresses of the API server to all environments, and what only has their labels to none."""
-    return _all_environments(stored, cache) if stored.namespace == SERVER_NAMESPACE else []
 
 
 class EnvironmentController(Controller[Environment]):
@@ -196,7 +184,7 @@ class EnvironmentController(Controller[Environment]):
                 ),
             ),
             Watch(Registry, predicates=(generation_changed,)),
-            *(Watch(kind, map=_if_api_server, labels=labels) for kind, labels in _API_SERVER),
+            *api_server_watches(Environment),
             # A new pool may open shared services to any environment.
             Watch(DomainPool, map=_all_environments, predicates=(generation_changed,)),
         )

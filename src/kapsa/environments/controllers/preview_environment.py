@@ -22,6 +22,7 @@ from kapsa.environments.namespace_objects.preview_objects import MANAGED_LABELS,
 from kapsa.environments.resources import DomainPool, PreviewEnvironment, Registry, TeamNamespace
 from kapsa.environments.settings import Settings
 from kapsa.environments.sources.previews import ALLOW_MASS_DELETION
+from kapsa.environments.tenancy.api_server import api_server_ranges, api_server_watches
 from kapsa.environments.tenancy.namespaces import (
     NAMESPACE,
     ChildMapping,
@@ -82,6 +83,7 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
         Watch(DomainPool, map=_all_previews, predicates=(generation_changed,)),
         # A Registry decides which namespaces may run its images.
         Watch(Registry, map=_all_previews, predicates=(generation_changed,)),
+        *api_server_watches(PreviewEnvironment),
     )
     rules = (
         rule_for(PreviewEnvironment, "delete"),
@@ -169,7 +171,7 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
         async with self._step("namespace"):
             await claim(ctx, children.namespace, labels=children.namespace_labels)
         async with self._step("networkpolicy"):
-            await ctx.apply(children.network_policy(), owner=False)
+            await ctx.apply(children.network_policy(api_server_ranges(ctx, self.settings)), owner=False)
 
     async def _provision(
         self, preview: PreviewEnvironment, ctx: Context[PreviewEnvironment], children: PreviewObjects

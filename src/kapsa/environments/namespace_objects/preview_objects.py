@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -72,8 +73,11 @@ class PreviewObjects(msgspec.Struct, frozen=True):
             "annotations": {**(annotations or {}), OWNER: owner},
         }
 
-    def network_policy(self) -> dict[str, Any]:
-        """Return the policy: no access from other tenants, nor to anything else in the cluster."""
+    def network_policy(self, api_server: Sequence[str]) -> dict[str, Any]:
+        """Return the policy: no access from other tenants, nor to anything else in the cluster.
+
+        `api_server` has the address ranges of the API server.
+        """
         from_outside = [{"protocol": "TCP", "port": port} for port in (APP_PORT, SOLVER_PORT)]
         same_namespace: dict[str, Any] = {"podSelector": {}}
         dns = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
@@ -91,7 +95,7 @@ class PreviewObjects(msgspec.Struct, frozen=True):
                 "egress": [
                     {"to": [same_namespace]},
                     {"to": cluster_dns(), "ports": dns},
-                    {"to": internet(self.settings)},
+                    {"to": internet(self.settings, api_server)},
                 ],
             },
         }

@@ -32,6 +32,7 @@ from kapsa.environments.resources.environment import Phase
 from kapsa.environments.sources.repository_access import RepositoryAccess
 from kapsa.environments.step_run import Manifest, StepRun
 from kapsa.environments.steps.step import Done, Outcome, StepFailure, Waiting
+from kapsa.environments.tenancy.api_server import api_server_ranges
 from kapsa.environments.tenancy.namespaces import NAMESPACE
 from kapsa.runtime import AlreadyExists, ClientError, Forbidden, Invalid, UnknownKind
 
@@ -292,7 +293,7 @@ async def _team_login(visit: StepRun) -> RegistryCredentials | None:
 async def _ensure_namespace(visit: StepRun) -> None:
     """Create the build namespace, and put its walls in place before anything runs in it."""
     await _create_namespace(visit)
-    for wall in build_walls(visit.settings):
+    for wall in build_walls(visit.settings, api_server_ranges(visit.ctx, visit.settings)):
         await visit.ctx.apply(wall, owner=False)
 
 

@@ -120,7 +120,7 @@ def limit_range(visit: StepRun, quota: Mapping[str, Quantity]) -> Manifest:
     return _object("v1", "LimitRange", LIMIT_RANGE, {"limits": [container]})
 
 
-def network_policies(settings: Settings, api_server: Sequence[str] = ()) -> list[Manifest]:
+def network_policies(settings: Settings, api_server: Sequence[str]) -> list[Manifest]:
     """Return policies that deny all traffic, then allow the traffic that an environment needs."""
     everyone: dict[str, Any] = {}
     solver = {"matchLabels": {"acme.cert-manager.io/http01-solver": "true"}}

@@ -33,7 +33,7 @@ def ingress_controller(settings: Settings) -> dict[str, Any]:
     return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": settings.ingress_namespace}}}
 
 
-def internet(settings: Settings, api_server: Sequence[str] = ()) -> list[dict[str, Any]]:
+def internet(settings: Settings, api_server: Sequence[str]) -> list[dict[str, Any]]:
     """Return the peers of all addresses that are neither private nor the API server's."""
     observed = [network for cidr in api_server if (network := ipaddress.ip_network(cidr)).is_global]
     networks = [*map(ipaddress.ip_network, settings.api_server_cidrs), *observed]
