@@ -130,6 +130,19 @@ def test_a_clock_that_was_behind_at_first_sight_keeps_nothing_beyond_its_time() 
     assert len([number for number in range(10) if judge(str(number)).expired]) == 3, "under the brake"
 
 
+def test_without_the_time_of_the_api_server_a_clock_that_was_behind_is_judged_again_within_the_hour() -> None:
+    judge = Judge(size=1)
+    judge.since = NOON
+    judge.now = datetime(1970, 1, 1, tzinfo=UTC)
+    judge()
+    judge.sleep(60)
+    judge.now = NOON + timedelta(hours=2)
+    verdict = judge()
+    assert (verdict.expired, verdict.after) == (False, HOUR)
+    judge.server = judge.now
+    assert judge().expired
+
+
 def test_a_clock_that_was_right_at_first_sight_and_jumps_with_that_of_the_api_server_deletes_nothing() -> (
     None
 ):

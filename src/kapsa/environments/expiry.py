@@ -228,7 +228,8 @@ def _unless_jumped(timer: _Timer, monotonic: float) -> ExpiryVerdict:
         f"kept although its TTL has passed: the operator's clock has jumped ahead by {early:.0f} s, so the rest of "
         "its time is measured without it. Check the clock of the operator's node"
     )
-    return _kept(timer, early, reason="ClockJumped", message=message)
+    # The length may come from a clock that was decades behind: look again within the hour.
+    return _kept(timer, min(early, _WINDOW_SECONDS), reason="ClockJumped", message=message)
 
 
 def _kept(timer: _Timer, after: float, *, reason: str, message: str) -> ExpiryVerdict:
