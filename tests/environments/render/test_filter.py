@@ -386,6 +386,19 @@ def test_no_pod_reads_the_secret_for_pulling_images(pod: dict[str, Any]) -> None
     assert kept["kind"] == "Deployment"
 
 
+def test_a_volume_or_a_variable_may_have_the_name_of_the_secret_for_pulling_images() -> None:
+    rules = FilterRules(namespace=NAMESPACE, hosts=[HOST], pull_secrets=["kapsa-registry"])
+    container = {
+        "name": "app",
+        "image": "app:1",
+        "env": [{"name": "kapsa-registry", "value": "kapsa-registry"}],
+        "volumeMounts": [{"name": "kapsa-registry", "mountPath": "/cache"}],
+    }
+    pod = deployment(containers=[container], volumes=[{"name": "kapsa-registry", "emptyDir": {}}])
+    (kept,) = filter_objects([pod], rules)
+    assert kept["kind"] == "Deployment"
+
+
 def test_no_repository_brings_a_secret_with_the_name_of_one_for_pulling_images() -> None:
     rules = FilterRules(namespace=NAMESPACE, hosts=[HOST], pull_secrets=["kapsa-registry"])
     own = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "kapsa-registry"}}

@@ -49,11 +49,20 @@ def entries(part: Mapping[str, Any], field: str) -> Iterator[dict[str, Any]]:
 
 
 def reads_secret(spec: Mapping[str, Any], name: str) -> bool:
-    """Return whether a volume or a variable of a pod takes the content of a Secret."""
-    parts = [spec.get("volumes")]
+    """Return whether a volume or a variable of a pod takes the content of a Secret.
+
+    Drivers refer to Secrets in fields of their own, so the name counts wherever it is, but not as that of the volume
+    or the variable itself.
+    """
+    sources: list[Any] = [_without_name(volume) for volume in entries(spec, "volumes")]
     for container in containers(spec):
-        parts += [container.get("env"), container.get("envFrom")]
-    return any(_holds_text(part, name) for part in parts)
+        sources += [variable.get("valueFrom") for variable in entries(container, "env")]
+        sources.append(container.get("envFrom"))
+    return any(_holds_text(source, name) for source in sources)
+
+
+def _without_name(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {field: value for field, value in entry.items() if field != "name"}
 
 
 def _holds_text(part: Any, text: str) -> bool:
