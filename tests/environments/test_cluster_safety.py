@@ -142,6 +142,39 @@ async def test_a_volume_of_a_hundred_tebibytes_is_refused_from_the_first_moment(
     assert failed.status.failure.object == "PersistentVolumeClaim data"
 
 
+async def test_an_environment_whose_project_sets_no_quota_has_the_default_one(tenant: Tenant) -> None:
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    quota = await tenant.client.get("v1/ResourceQuota", "kapsa-quota", namespace=tenant.namespace_of("one"))
+    expected = {
+        "requests.cpu": "8",
+        "limits.cpu": "8",
+        "requests.memory": "16Gi",
+        "limits.memory": "16Gi",
+        "requests.storage": "50Gi",
+        "requests.ephemeral-storage": "64Gi",
+        "limits.ephemeral-storage": "64Gi",
+        "pods": "50",
+        "count/pods": "500",
+        "count/configmaps": "100",
+        "count/persistentvolumeclaims": "100",
+    }
+    assert quota["spec"]["hard"].items() >= expected.items()
+    assert quota["status"]["hard"] == quota["spec"]["hard"], "it was enforced before anything was applied"
+
+
+async def test_a_preview_expires_a_ttl_after_its_commit_was_made_not_after_it_was_seen(
+    tenant: Tenant,
+) -> None:
+    made = (tenant.clock.now() - timedelta(hours=1)).replace(microsecond=0)
+    tenant.systems.git.push("login", committed_at=made)
+    await tenant.project(previewEnvironments={"enabled": True, "ttl": "2h"})
+    await tenant.sandbox.exists(Environment, "login", namespace=tenant.home)
+    ready = await tenant.ready("login")
+    assert ready.status.expires_at == made + timedelta(hours=2)
+
+
 async def test_branches_without_a_recent_commit_get_no_preview(tenant: Tenant) -> None:
     for number in range(40):
         tenant.systems.git.push(f"old{number}", committed_at=datetime(2019, 5, 1, tzinfo=UTC))

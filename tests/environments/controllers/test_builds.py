@@ -10,7 +10,8 @@ import pytest_asyncio
 from kapsa.environments.build.engines import BuildEngines
 from kapsa.environments.resources import Environment
 from kapsa.environments.settings import Settings
-from tests.environments.fakes import commit_of, deployment, service
+from tests.environments.fakes import commit_of
+from tests.environments.open_kinds import open_kind
 from tests.environments.sandbox import Sandbox
 from tests.environments.tenant import Tenant
 
@@ -28,29 +29,7 @@ async def kpack(sandbox: Sandbox) -> Tenant:
     """A tenant on a cluster with kpack."""
     made = Tenant(sandbox)
     made.systems.builds = BuildEngines(Settings())
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {
-        "name": "v1alpha2",
-        "served": True,
-        "storage": True,
-        "schema": {
-            "openAPIV3Schema": {"type": "object", "properties": {"spec": anything, "status": anything}}
-        },
-        "subresources": {"status": {}},
-    }
-    await sandbox.client.create(
-        {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": "images.kpack.io"},
-            "spec": {
-                "group": "kpack.io",
-                "scope": "Namespaced",
-                "names": {"kind": "Image", "plural": "images", "singular": "image"},
-                "versions": [version],
-            },
-        }
-    )
+    await sandbox.client.create(open_kind(KPACK_IMAGE))
     await made.start()
     return made
 
@@ -83,20 +62,6 @@ async def test_what_kpack_builds_is_deployed_once_its_image_is_ready(kpack: Tena
     ready = await kpack.ready()
     assert ready.status.image == f"registry.example.com/org/app@{digest}"
     await kpack.sandbox.gone(KPACK_IMAGE, image["metadata"]["name"], namespace="kapsa-builds")
-
-
-async def test_the_account_of_a_kpack_build_without_credentials_exists_and_has_no_rights(
-    kpack: Tenant,
-) -> None:
-    await kpack.project(**BUILDPACK)
-    await kpack.environment()
-    await kpack.reaches("one", "BuildReady", "False", "Building")
-    name = (await the_image(kpack))["spec"]["serviceAccountName"]
-    assert name != "default"
-    account = await kpack.client.get("v1/ServiceAccount", name, namespace="kapsa-builds")
-    assert account["automountServiceAccountToken"] is False
-    assert not account.get("secrets")
-    assert not account.get("imagePullSecrets")
 
 
 async def test_what_kpack_cannot_build_fails_the_environment_in_kpacks_words(kpack: Tenant) -> None:
@@ -308,53 +273,3 @@ async def test_a_cancelled_build_is_counted_under_the_engine_that_built_it(kpack
     metrics = kpack.sandbox.metrics()
     assert metrics['kapsa_builds_total{engine="kpack",result="cancelled"}'] == 1
     assert 'kapsa_builds_total{engine="buildkit",result="cancelled"}' not in metrics
-
-
-# -- projects that build nothing -----------------------------------------------------------------------------
-
-VALUES = {"type": "helm", "values": {"image": {"repository": "registry.example.com/org/app"}}}
-
-
-async def test_a_project_that_is_never_built_says_why_and_what_to_set(tenant: Tenant) -> None:
-    tenant.systems.renderer.objects = [
-        deployment("web", "registry.example.com/org/app:latest"),
-        service("web"),
-    ]
-    await tenant.project(deployment=VALUES)
-    await tenant.environment()
-    ready = await tenant.ready()
-    condition, deployed = ready.status.condition("BuildReady"), ready.status.condition("DeploymentReady")
-    assert condition is not None
-    assert (condition.status, condition.reason) == ("True", "NotBuilt")
-    assert "set build and registry.imageRepository of the Project, such as registry.example.com/org/app" in (
-        condition.message
-    )
-    assert deployed is not None
-    assert "registry.example.com/org/app:latest is the same for every commit" in deployed.message
-    await tenant.sandbox.at_rest()
-    project = (await tenant.project_now()).status.condition("BuildSucceeded")
-    assert project is not None
-    assert (project.status, project.reason, project.message) == ("Unknown", "NotBuilt", condition.message)
-
-
-async def test_a_project_that_wants_no_build_is_not_told_to_build(tenant: Tenant) -> None:
-    await tenant.project(build={"strategy": "none"})
-    await tenant.environment()
-    condition = (await tenant.ready()).status.condition("BuildReady")
-    assert condition is not None
-    assert condition.reason == "NotRequested"
-    assert (await tenant.project_now()).status.condition("BuildSucceeded") is None
-
-
-async def test_images_with_a_version_of_their_own_are_no_reason_to_warn(tenant: Tenant) -> None:
-    pinned = f"registry.example.com/org/app@sha256:{'0' * 64}"
-    tenant.systems.renderer.objects = [
-        deployment("web", pinned),
-        deployment("db", "postgres:16"),
-        service("web"),
-    ]
-    await tenant.project()
-    await tenant.environment()
-    deployed = (await tenant.ready()).status.condition("DeploymentReady")
-    assert deployed is not None
-    assert "same for every commit" not in deployed.message

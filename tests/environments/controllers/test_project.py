@@ -129,16 +129,6 @@ async def test_more_previews_than_allowed_wait_in_a_queue(tenant: Tenant) -> Non
     assert (await tenant.project_now()).status.queue == []
 
 
-async def test_a_preview_expires_a_ttl_after_its_commit_was_made_not_after_it_was_seen(
-    tenant: Tenant,
-) -> None:
-    made = (tenant.clock.now() - timedelta(hours=1)).replace(microsecond=0)
-    tenant.systems.git.push("login", committed_at=made)
-    await previewing(tenant, ttl="2h")
-    ready = await tenant.ready("login")
-    assert ready.status.expires_at == made + timedelta(hours=2)
-
-
 async def test_a_commit_from_the_future_counts_from_its_first_sight(tenant: Tenant) -> None:
     tenant.systems.git.push("login", committed_at=datetime(2099, 1, 1, tzinfo=UTC))
     await previewing(tenant, ttl="2h")

@@ -88,24 +88,6 @@ async def test_the_restricted_pod_security_standard_is_an_option(tenant: Tenant)
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
-async def test_an_environment_whose_project_sets_no_quota_has_the_default_one(tenant: Tenant) -> None:
-    hard = await hard_of(tenant)
-    expected = {
-        "requests.cpu": "8",
-        "limits.cpu": "8",
-        "requests.memory": "16Gi",
-        "limits.memory": "16Gi",
-        "requests.storage": "50Gi",
-        "requests.ephemeral-storage": "64Gi",
-        "limits.ephemeral-storage": "64Gi",
-        "pods": "50",
-        "count/pods": "500",
-        "count/configmaps": "100",
-        "count/persistentvolumeclaims": "100",
-    }
-    assert hard.items() >= expected.items()
-
-
 async def test_a_container_that_sets_nothing_has_a_limit_for_the_disk_of_its_node(tenant: Tenant) -> None:
     await tenant.project(resources={"defaultQuota": {"ephemeralStorage": "10Gi"}})
 

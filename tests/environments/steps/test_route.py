@@ -8,6 +8,7 @@ import pytest
 
 from kapsa.environments.settings import Settings
 from tests.environments.fakes import deployment, service
+from tests.environments.open_kinds import open_kind
 from tests.environments.sandbox import Sandbox
 from tests.environments.tenant import Tenant, secret
 
@@ -27,36 +28,8 @@ def tenant(sandbox: Sandbox) -> Tenant:
 
 
 async def install(tenant: Tenant, kind: str) -> None:
-    """Install a CRD of another project, with an open schema."""
-    version, _, name = kind.rpartition("/")
-    group, _, version = version.rpartition("/")
-    plural = f"{name.lower()}s"
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    versions = [
-        {
-            "name": version,
-            "served": True,
-            "storage": True,
-            "schema": {"openAPIV3Schema": schema},
-            "subresources": {"status": {}},
-        }
-    ]
-    await tenant.client.create(
-        {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {
-                "name": f"{plural}.{group}",
-                "annotations": {"api-approved.kubernetes.io": "https://example.com/approved"},
-            },
-            "spec": {
-                "group": group,
-                "scope": "Namespaced",
-                "names": {"kind": name, "plural": plural, "singular": name.lower()},
-                "versions": versions,
-            },
-        }
-    )
+    """Install a CRD of another project."""
+    await tenant.client.create(open_kind(kind))
     await tenant.clock.sleep(1)
 
 
@@ -159,31 +132,6 @@ async def test_a_gateways_refusal_is_reported(tenant: Tenant) -> None:
     failed = await tenant.reaches("one", "IngressReady", "False", "RouteNotAccepted")
     assert failed.status.failure is not None
     assert "no listener has this hostname" in failed.status.failure.message
-
-
-async def test_a_route_to_a_gateway_that_does_not_exist_is_not_ready(tenant: Tenant) -> None:
-    await install(tenant, HTTP_ROUTE)
-    await install(tenant, GATEWAY_KIND)
-    await tenant.start(GATEWAY)
-    await tenant.project()
-    await tenant.environment()
-    failed = await tenant.reaches("one", "IngressReady", "False", "GatewayMissing")
-    assert failed.status.failure is not None
-    assert "Gateway ingress/public does not exist" in failed.status.failure.message
-    assert "KAPSA_GATEWAY" in failed.status.failure.hint
-    await make_gateway(tenant)
-    await tenant.reaches("one", "IngressReady", "False", "RoutePending")
-    await judge_route(tenant, "True")
-    await tenant.ready()
-
-
-async def test_a_route_that_no_controller_has_accepted_is_not_ready(tenant: Tenant) -> None:
-    await install_gateway(tenant)
-    await tenant.start(GATEWAY)
-    await tenant.project()
-    await tenant.environment()
-    waiting = await tenant.reaches("one", "IngressReady", "False", "RoutePending")
-    assert waiting.status.phase == "Deploying"
 
 
 async def test_a_cluster_without_the_gateway_api_is_reported(tenant: Tenant) -> None:
