@@ -106,6 +106,7 @@ async def test_a_pod_lost_after_the_rollouts_deadline_degrades_the_environment_a
         await tenant.clock.sleep(7)
         assert (await tenant.get()).status.phase == "Degraded"
     assert (degraded.status.phase, degraded.status.failure) == ("Degraded", None)
+    await tenant.sandbox.event("Degraded", "Environment one: ")
     recovered = await tenant.ready()
     assert recovered.status.phase == "Ready"
     assert recovered.status.rollout == degraded.status.rollout

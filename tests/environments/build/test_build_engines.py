@@ -164,6 +164,21 @@ def test_containers_are_confined_by_the_default_profile_where_their_engine_runs_
     assert [name for name, profile in profiles.items() if profile != "RuntimeDefault"] == unconfined
 
 
+@pytest.mark.parametrize(("engine", "unconfined"), [("buildkit", ["build"]), ("kaniko", [])])
+def test_apparmor_is_turned_off_where_the_engine_needs_that_and_otherwise_left_to_the_node(
+    engine: str, unconfined: list[str]
+) -> None:
+    # Without a profile a container has that of the runtime. To name it would fail on a node without AppArmor.
+    spec = pod(engine=engine)
+    profiles = {
+        each["name"]: each["securityContext"]["appArmorProfile"]
+        for each in (*spec["initContainers"], *spec["containers"])
+        if "appArmorProfile" in each["securityContext"]
+    }
+    assert profiles == {name: {"type": "Unconfined"} for name in unconfined}
+    assert "appArmorProfile" not in spec["securityContext"]
+
+
 def test_no_directory_of_a_build_is_setgid() -> None:
     assert "fsGroup" not in pod()["securityContext"]
 

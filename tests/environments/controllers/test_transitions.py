@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -48,6 +50,41 @@ async def test_each_transition_leaves_one_event_on_the_environment_and_on_its_pr
     lines: list[Any] = [each["transition"] for each in logs if each["event"] == "environment changed"]
     # A run that a conflict repeats records its transition again.
     assert [each for each, _ in itertools.groupby(lines)] == expected
+
+
+@pytest.mark.virtual_time
+async def test_each_transition_is_one_event_and_one_log_line_however_often_the_environment_runs(
+    tenant: Tenant,
+) -> None:
+    await tenant.project()
+    with capture_logs() as logs:
+        await tenant.environment()
+        await tenant.ready()
+        await tenant.environment(suspended=True)
+        await tenant.reaches("one", "Ready", "False", "Suspended")
+        await tenant.restart()
+        await tenant.clock.sleep(3600)
+        await tenant.environment(suspended=False)
+        await tenant.ready()
+        await tenant.restart()
+        await tenant.clock.sleep(3600)
+        await tenant.client.delete(Environment, "one", namespace=tenant.home)
+        await tenant.sandbox.gone(Environment, "one", namespace=tenant.home)
+        await tenant.sandbox.event("Deleted", "Environment one: ")
+    expected = ["CommitSeen", "Deployed", "Ready", "Asleep", "Awake", "Ready", "Deleted"]
+    lines: list[Any] = [each["transition"] for each in logs if each["event"] == "environment changed"]
+    assert lines == expected
+    for kind, name in (("Environment", "one"), ("Project", "app")):
+        assert await counted(tenant, kind, name, expected) == Counter(expected)
+
+
+async def counted(tenant: Tenant, kind: str, name: str, reasons: Sequence[str]) -> Counter[str]:
+    """Return how often each of these reasons was recorded on an object. A repeated event is one with a count."""
+    counts: Counter[str] = Counter()
+    for each in await tenant.sandbox.harness.events(name=name):
+        if each["regarding"]["kind"] == kind and each["reason"] in reasons:
+            counts[each["reason"]] += (each.get("series") or {}).get("count", 1)
+    return counts
 
 
 async def test_a_failure_is_recorded_on_the_project_with_its_reason(tenant: Tenant) -> None:
