@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from kapsa.environments.names import APPROVED_COMMIT, REDEPLOY_REQUESTED, namespace_name
-from kapsa.environments.resources import KINDS, DomainPool, Environment, PreviewEnvironment
+from kapsa.environments.resources import KINDS, DomainPool, Environment, PreviewEnvironment, Project
 from kapsa.environments.settings import Settings
 from kapsa.environments.tenancy.team_access import ROLE_BINDING
 from kapsa.runtime import Operator
@@ -184,6 +184,39 @@ async def test_a_fork_whose_approval_is_withdrawn_survives_a_crash_at_the_commit
 ) -> None:
     scenario = CrashScenario(**BUILT).scenario(apply_fork, approve(commit_of("fork")), approve(None))
     await sweep("withdrawn approval", scenario, WORST)
+
+
+def set_quota(cpu: str) -> Callable[[Harness], Any]:
+    """Return a step in which the team sets a quota, perhaps above the ceiling."""
+    patch = {"spec": {"resources": {"defaultQuota": {"cpu": cpu}}}}
+    return lambda harness: harness.client.patch(Project, "app", patch, namespace="team")
+
+
+def suspend(asleep: bool) -> Callable[[Harness], Any]:
+    """Return a step that puts the environment to sleep, or wakes it."""
+    patch = {"spec": {"suspended": asleep}}
+    return lambda harness: harness.client.patch(Environment, "one", patch, namespace=HOME)
+
+
+async def is_asleep(harness: Harness) -> None:
+    web = await harness.client.get(
+        "apps/v1/Deployment", "web", namespace=namespace_name("team", "app", "one")
+    )
+    assert web["spec"]["replicas"] == 0
+
+
+async def poll(harness: Harness) -> None:
+    """Wait for the next poll, which reports on the repository for the last change of the Project."""
+    await harness.clock.sleep(600)
+
+
+@pytest.mark.long
+async def test_an_environment_that_falls_asleep_while_it_fails_survives_a_crash_at_any_write(
+    sweep: Sweep,
+) -> None:
+    asleep = (apply_commit("one"), set_quota("100000"), suspend(True), is_asleep)
+    scenario = CrashScenario(secrets=[]).scenario(*asleep, set_quota("4"), suspend(False), poll)
+    await sweep("asleep while failing", scenario, [*NEXT, *WORST])
 
 
 class GeneratingScenario(CrashScenario):
