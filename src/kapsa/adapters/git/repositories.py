@@ -48,7 +48,7 @@ class Repositories:
         self._cache = RepositoryCache(directory / "repositories", git, max_bytes=max_bytes)
         self._instances = directory / "checkouts"
         self._git = git
-        self._history = BranchHistory(git)
+        self._history = BranchHistory(git, self._own_directory)
         self._max_checkouts = max_checkouts
         self._limits = limits or CheckoutLimits()
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
@@ -158,7 +158,7 @@ class Repositories:
                 raise
 
     def _own_directory(self) -> Path:
-        """Return the directory for the checkouts of this process.
+        """Return the directory for the checkouts and other temporary files of this process.
 
         Remove those of processes that have exited.
         """
