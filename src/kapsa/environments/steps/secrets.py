@@ -92,7 +92,7 @@ def _withheld(readers: Sequence[str]) -> str:
     more = f" and {len(readers) - 1} more" if len(readers) > 1 else ""
     return (
         f"the credentials to pull are withheld while {readers[0]}{more} would read them: remove the volume or the "
-        "variable, and delete the pods that still have it"
+        "variable, and delete the pods and Jobs that still have it"
     )
 
 
