@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -50,6 +50,17 @@ async def another_project(tenant: Tenant) -> None:
     await tenant.reaches("one", "Ready", "False", "ProjectMissing")
 
 
+FREEZES: Sequence[Freeze] = (
+    unresolvable_commit,
+    quota_above_the_ceiling,
+    quota_that_is_rejected,
+    config_map_that_does_not_exist,
+    config_map_that_is_reserved,
+    another_project,
+)
+"""What a team can do, or what can happen, so that an environment does not get to its next version."""
+
+
 async def set_quota(tenant: Tenant, cpu: str) -> None:
     content = {"spec": {"resources": {"defaultQuota": {"cpu": cpu}}}}
     await tenant.client.patch(Project, "app", content, namespace=tenant.name)
@@ -79,6 +90,7 @@ async def person(tenant: Tenant) -> None:
     await tenant.client.apply(binding, field_manager="person", force=True)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "freeze", [unresolvable_commit, quota_above_the_ceiling, quota_that_is_rejected, another_project]
 )
@@ -131,16 +143,8 @@ async def test_an_environment_whose_next_commit_is_unknown_can_be_put_to_sleep(t
     await tenant.reaches("one", "Ready", "False", "Suspended")
 
 
-@pytest.mark.parametrize(
-    "freeze",
-    [
-        quota_above_the_ceiling,
-        quota_that_is_rejected,
-        config_map_that_does_not_exist,
-        config_map_that_is_reserved,
-        another_project,
-    ],
-)
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("freeze", FREEZES)
 async def test_an_environment_that_fails_can_be_put_to_sleep(tenant: Tenant, freeze: Freeze) -> None:
     await tenant.project()
     await tenant.environment()
@@ -203,15 +207,8 @@ async def is_stopped(tenant: Tenant) -> None:
     await tenant.sandbox.gone("v1/Secret", "settings", namespace=inside)
 
 
-@pytest.mark.parametrize(
-    "freeze",
-    [
-        quota_above_the_ceiling,
-        quota_that_is_rejected,
-        config_map_that_does_not_exist,
-        config_map_that_is_reserved,
-    ],
-)
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("freeze", FREEZES)
 async def test_an_approval_is_withdrawn_from_an_environment_that_fails(
     tenant: Tenant, freeze: Freeze
 ) -> None:
@@ -221,6 +218,7 @@ async def test_an_approval_is_withdrawn_from_an_environment_that_fails(
     await is_stopped(tenant)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "freeze", [quota_above_the_ceiling, config_map_that_does_not_exist, config_map_that_is_reserved]
 )
