@@ -151,6 +151,28 @@ async def test_a_binding_that_is_widened_by_hand_is_restored(tenant: Tenant) -> 
     await have(tenant, namespace, {"viewer": {"kapsa-pods-view"}, "stranger": set()})
 
 
+async def test_a_binding_that_somebody_else_made_is_left_alone_and_reported(tenant: Tenant) -> None:
+    await installed(tenant)
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    namespace = tenant.namespace_of("one")
+    by_hand = {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "kapsa-pods-view", "namespace": namespace},
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "kapsa-pods-view"},
+        "subjects": [user("auditor")],
+    }
+    await tenant.client.create(by_hand)
+    await tenant.sandbox.event("RoleBindingKept", f"kapsa-pods-view in namespace {namespace}")
+    await bind(tenant, "view", user("viewer"))
+    await have(tenant, tenant.home, {"viewer": {"kapsa-environments-view"}})
+    await have(tenant, namespace, {"viewer": set(), "auditor": {"kapsa-pods-view"}})
+    await tenant.client.delete(ROLE_BINDING, "kapsa-pods-view", namespace=namespace)
+    await have(tenant, namespace, {"viewer": {"kapsa-pods-view"}, "auditor": set()})
+
+
 async def test_an_administrator_who_manages_access_otherwise_turns_it_off(sandbox: Sandbox) -> None:
     tenant = Tenant(sandbox)
     await installed(tenant)

@@ -58,7 +58,7 @@ FREEZES: Sequence[Freeze] = (
     config_map_that_is_reserved,
     another_project,
 )
-"""What a team can do, or what can happen, so that an environment does not get to its next version."""
+"""Ways to keep an environment from its next version, by its team or by accident."""
 
 
 async def set_quota(tenant: Tenant, cpu: str) -> None:

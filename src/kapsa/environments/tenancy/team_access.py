@@ -59,9 +59,19 @@ _MOST_SUBJECTS = 500
 async def grant_access(
     ctx: Context[Any], namespace: str, *, team: str, access: Mapping[str, frozenset[str]], enabled: bool
 ) -> None:
-    """Bind each role in a namespace to the subjects of the team that may have it, and to no others."""
+    """Bind each role in a namespace to the subjects of the team that may have it, and to no others.
+
+    A RoleBinding with the name of the role that somebody else created is left alone and reported.
+    """
     bindings = ctx.list(ROLE_BINDING, namespace=team) if enabled else []
     for role, sources in access.items():
+        if _is_foreign(ctx, namespace, role):
+            note = (
+                f"RoleBinding {role} in namespace {namespace} was not created by the operator and is left alone: delete "
+                "it, or give it another name, so that the people of the team get this role"
+            )
+            ctx.event("Warning", "RoleBindingKept", note, action="GrantAccess")
+            continue
         subjects = _subjects(bindings, sources)
         if len(subjects) > _MOST_SUBJECTS:
             note = f"namespace {team} binds {len(subjects)} subjects; only {_MOST_SUBJECTS} of them get {role}: use groups"
@@ -71,6 +81,15 @@ async def grant_access(
             await ctx.apply(manifest, owner=False)
         else:
             await ctx.delete(ROLE_BINDING, role, namespace=namespace)
+
+
+def _is_foreign(ctx: Context[Any], namespace: str, role: str) -> bool:
+    """Return whether a RoleBinding has the name of a role, and nothing in it was applied by the operator.
+
+    Its labels prove nothing: they can be copied.
+    """
+    existing = ctx.get(ROLE_BINDING, role, namespace=namespace)
+    return existing is not None and ctx.applied(ROLE_BINDING, role, namespace=namespace) is None
 
 
 def _subjects(bindings: Iterable[Mapping[str, Any]], sources: frozenset[str]) -> list[dict[str, str]]:
