@@ -27,7 +27,9 @@ class SleepStep:
     async def run(self, visit: StepRun) -> Outcome:
         if not visit.environment.spec.suspended:
             return Done("the environment is awake")
-        refusals = [error for each in members(visit) if (error := await _scale_down(visit, each)) is not None]
+        # One that is being deleted is gone soon: to apply it could create it again.
+        present = [each for each in members(visit) if not each["metadata"].get("deletionTimestamp")]
+        refusals = [error for each in present if (error := await _scale_down(visit, each)) is not None]
         if refusals:
             raise refusals[0]
         return Done("nothing that is applied has pods")
