@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -12,13 +13,13 @@ from kapsa.environments.names import MANAGED_BY, OPERATOR, OWNER, OWNER_UID, TEA
 from kapsa.environments.namespace_objects.builds import BUILD as BUILD_LABEL
 from kapsa.environments.settings import Settings
 from tests.environments.announced_address import PUBLIC_ADDRESS, announce, closed
-from tests.environments.tenant import BUILD, Tenant
+from tests.environments.tenant import BUILD, Tenant, shared_registry
 
 JOB = "batch/v1/Job"
 POLICY = "networking.k8s.io/v1/NetworkPolicy"
 
 
-async def built(tenant: Tenant, commit: str = "one", **more: Any) -> None:
+async def built(tenant: Tenant, commit: str = "one", project: Mapping[str, Any] = BUILD, **more: Any) -> None:
     """Start a build in a namespace that no other test uses, with more settings and the operator's own engines."""
     if tenant.sandbox.harness.cluster.engine == "embedded":
         tenant.sandbox.harness.cluster.workloads.delay(finish=600)
@@ -26,7 +27,7 @@ async def built(tenant: Tenant, commit: str = "one", **more: Any) -> None:
     settings = Settings(build_namespace=namespace_of(tenant), **more)
     tenant.systems.builds = BuildEngines(settings)
     await tenant.start(settings)
-    await tenant.project(**BUILD)
+    await tenant.project(**project)
     await tenant.environment(commit=commit)
     await tenant.sandbox.exists("v1/ServiceAccount", "kapsa-build", namespace=namespace_of(tenant))
 
@@ -67,6 +68,55 @@ async def test_builds_have_a_quota_and_limits(tenant: Tenant) -> None:
     (container,) = limits["limits"]
     assert {"cpu", "memory", "ephemeral-storage"} == set(container["default"])
     assert {"cpu", "memory", "ephemeral-storage"} == set(container["max"])
+
+
+async def containers_of_a_build(tenant: Tenant, *, engine: str) -> dict[str, dict[str, Any]]:
+    """Build with a Registry, over plain HTTP and with credentials to push. Returns the containers of the pod by name.
+
+    Each has the security context of the pod as its default.
+    """
+    await shared_registry(tenant, insecure=True)
+    registry = {"name": tenant.registry, "imageRepository": f"{tenant.name}/app"}
+    build = {"strategy": "dockerfile", "engine": engine}
+    await built(tenant, project={**BUILD, "build": build, "registry": registry})
+
+    async def pods() -> list[Any]:
+        return (await tenant.client.list("v1/Pod", namespace=namespace_of(tenant))).items
+
+    (pod,) = await tenant.sandbox.until(pods, "the build has a pod", seconds=180)
+    spec = pod["spec"]
+    return {
+        each["name"]: {**each, "securityContext": {**spec["securityContext"], **each["securityContext"]}}
+        for each in (*spec["initContainers"], *spec["containers"])
+    }
+
+
+@pytest.mark.parametrize(("engine", "unconfined"), [("buildkit", {"build"}), ("kaniko", set[str]())])
+async def test_the_pod_of_a_build_is_confined_where_its_engine_runs_so(
+    tenant: Tenant, engine: str, unconfined: set[str]
+) -> None:
+    containers = await containers_of_a_build(tenant, engine=engine)
+    contexts = {name: each["securityContext"] for name, each in containers.items()}
+    seccomp = {name: each["seccompProfile"]["type"] for name, each in contexts.items()}
+    assert {name for name, profile in seccomp.items() if profile != "RuntimeDefault"} == unconfined
+    assert {name for name, each in contexts.items() if "appArmorProfile" in each} == unconfined
+    assert not [name for name, each in contexts.items() if each.get("privileged")]
+    assert not [name for name, each in contexts.items() if "fsGroup" in each], "no directory is setgid"
+
+
+async def test_what_a_build_runs_reaches_no_credentials_to_push_and_pulls_as_the_registry_demands(
+    tenant: Tenant,
+) -> None:
+    containers = await containers_of_a_build(tenant, engine="buildkit")
+    mounts = {
+        name: {mount["name"] for mount in each["volumeMounts"]} & {"git", "registry", "pull"}
+        for name, each in containers.items()
+    }
+    assert [name for name, held in mounts.items() if "registry" in held] == ["push"]
+    assert mounts["build"] <= {"pull"}
+    fetch = {each["name"]: each.get("value") for each in containers["source"]["env"]}
+    assert fetch["BUILDKITD_CONFIG"] == f'[registry."{tenant.registry_host}"]\nhttp = true\ninsecure = true'
+    assert "--insecure" in containers["push"]["args"]
 
 
 async def test_a_wall_that_somebody_removes_is_back_before_the_next_build(tenant: Tenant) -> None:

@@ -10,7 +10,7 @@ from kapsa.environments.hosts.pools import DomainPools
 from kapsa.environments.resources import DomainPool
 from kapsa.environments.settings import Settings
 from tests.environments.sandbox import Sandbox
-from tests.environments.tenant import Tenant
+from tests.environments.tenant import Tenant, secret
 
 INGRESS = "networking.k8s.io/v1/Ingress"
 
@@ -28,9 +28,11 @@ def domain(tenant: Tenant) -> str:
     return f"{tenant.sandbox.unique}.example.com"
 
 
-async def pool(tenant: Tenant, **allowed: Any) -> None:
+async def pool(tenant: Tenant, *, wildcard: str = "", **allowed: Any) -> None:
     """Apply the pool of the test, open to these namespaces."""
-    spec = {"baseDomains": [domain(tenant)], "allowedNamespaces": allowed}
+    spec: dict[str, Any] = {"baseDomains": [domain(tenant)], "allowedNamespaces": allowed}
+    if wildcard:
+        spec["wildcardSecretName"] = wildcard
     await tenant.sandbox.apply(DomainPool, tenant.sandbox.unique, spec)
 
 
@@ -74,3 +76,22 @@ async def test_a_pool_that_is_closed_later_gives_out_no_new_host(tenant: Tenant)
     await tenant.environment("two")
     await tenant.reaches("two", "IngressReady", "False", "DomainPoolNotAllowed")
     assert (await tenant.get()).status.url == held
+
+
+async def test_the_key_of_a_wildcard_certificate_never_enters_an_environments_namespace(
+    tenant: Tenant,
+) -> None:
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": tenant.settings.namespace}}
+    await tenant.client.apply(namespace, field_manager="person", force=True)
+    wildcard = f"wildcard-{tenant.sandbox.unique}"
+    await secret(tenant, wildcard, tenant.settings.namespace, **{"tls.crt": "certificate", "tls.key": "key"})
+    await pool(tenant, wildcard=wildcard, names=[tenant.name])
+    await ask(tenant)
+    host = f"one.{domain(tenant)}"
+    ready = await tenant.reaches("one", "TLSReady", "True", "Wildcard")
+    assert ready.status.url == f"https://{host}"
+    ingress = await tenant.client.get(INGRESS, "kapsa", namespace=tenant.namespace_of("one"))
+    assert ingress["spec"]["tls"] == [{"hosts": [host]}], (
+        "the ingress controller serves its default certificate"
+    )
+    assert (await tenant.client.list("v1/Secret", namespace=tenant.namespace_of("one"))).items == []

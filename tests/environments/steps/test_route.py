@@ -17,7 +17,6 @@ pytestmark = pytest.mark.virtual_time  # kinds of others are installed, which wo
 GATEWAY_KIND = "gateway.networking.k8s.io/v1/Gateway"
 INGRESS, HTTP_ROUTE = "networking.k8s.io/v1/Ingress", "gateway.networking.k8s.io/v1/HTTPRoute"
 CERTIFICATE = "cert-manager.io/v1/Certificate"
-SECRET = "v1/Secret"
 HOST = "one.preview.catalyst.dev"
 GATEWAY = Settings(route_kind="HTTPRoute", gateway="ingress/public")
 
@@ -229,33 +228,6 @@ async def test_without_cert_manager_nobody_waits_for_a_certificate(tenant: Tenan
     await tenant.project()
     await tenant.environment()
     await tenant.reaches("one", "TLSReady", "True", "NoCertManager")
-
-
-async def test_the_key_of_a_wildcard_certificate_never_enters_an_environments_namespace(
-    tenant: Tenant,
-) -> None:
-    settings = Settings()
-    await tenant.sandbox.make_namespace(settings.namespace)
-    await tenant.client.create(
-        {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "type": "kubernetes.io/tls",
-            "metadata": {"name": "wildcard", "namespace": settings.namespace},
-            "stringData": {"tls.crt": "certificate", "tls.key": "key"},
-        }
-    )
-    tenant.systems.domains.wildcard = "wildcard"
-    await tenant.start(settings)
-    await tenant.project()
-    await tenant.environment()
-    ready = await tenant.reaches("one", "TLSReady", "True", "Wildcard")
-    assert ready.status.url == f"https://{HOST}"
-    ingress = await tenant.client.get(INGRESS, "kapsa", namespace=tenant.namespace_of("one"))
-    assert ingress["spec"]["tls"] == [{"hosts": [HOST]}], (
-        "the ingress controller serves its default certificate"
-    )
-    assert (await tenant.client.list(SECRET, namespace=tenant.namespace_of("one"))).items == []
 
 
 async def test_a_wildcard_certificate_that_is_missing_is_reported_until_it_is_created(tenant: Tenant) -> None:
