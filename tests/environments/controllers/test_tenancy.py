@@ -238,8 +238,6 @@ async def test_credentials_to_pull_are_withheld_from_a_job_whose_next_pod_would_
     await tenant.project(**registry_of(tenant, f"{tenant.name}/app"))
     await tenant.sandbox.event("PullSecretWithheld", "Job nightly-1")
     assert await secrets_of(tenant) == {}
-    await tenant.client.delete("batch/v1/Job", "nightly-1", namespace=tenant.namespace_of("one"))
-    await tenant.sandbox.until(lambda: secrets_of(tenant), "the pull secret is copied", seconds=180)
 
 
 @pytest.mark.virtual_time
