@@ -20,8 +20,11 @@ from kapsa.runtime.testing import Sample, background_loop
 from tests.behaviour.conformance.report import ConformanceRecorder
 from tests.leftovers import remove_kinds, remove_objects
 
-# The duration of an example depends on the load of the machine more than on the code.
-settings.register_profile("kapsa", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The duration of an example depends on the load of the machine more than on the code. Each run has the same examples,
+# so that a change is blamed for what it broke; --hypothesis-profile=search draws new and more of them.
+_SLOW = [HealthCheck.too_slow]
+settings.register_profile("kapsa", deadline=None, derandomize=True, suppress_health_check=_SLOW)
+settings.register_profile("search", deadline=None, max_examples=2000, suppress_health_check=_SLOW)
 settings.load_profile("kapsa")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
