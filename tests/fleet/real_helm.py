@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -113,8 +114,15 @@ class TamperedTransport:
 
 
 def helm_processes() -> list[int]:
-    """Return the helm that this process has started."""
-    return [pid for pid in _children() if Path(f"/proc/{pid}/comm").read_text().strip() == "helm"]
+    """Return the helm that this process has started, but none that has ended and was not waited for."""
+    return [pid for pid in _children() if _running_name(pid) == "helm"]
+
+
+def _running_name(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        name, _, fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
+        return "" if fields.split()[0] == "Z" else name.partition("(")[2]
+    return ""
 
 
 def kill_helm() -> int:
