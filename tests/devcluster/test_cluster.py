@@ -107,6 +107,7 @@ def test_objects_have_the_time_of_the_clusters_clock():
     assert run_on_virtual_time(main()) == "2026-01-01T01:00:00Z"
 
 
+@pytest.mark.long
 async def test_the_watchers_of_one_change_share_its_bytes_and_ten_thousand_objects_are_small():
     import resource
 

@@ -43,6 +43,7 @@ def _cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.long
 def test_a_process_is_ready_in_under_half_a_second(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     start_once(tmp_path)  # compiles
     starts = [start_once(tmp_path)]

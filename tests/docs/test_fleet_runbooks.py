@@ -171,9 +171,12 @@ def commands_on(page: Path) -> list[list[str]]:
     return [match[1].split() for match in COMMAND.finditer(text)]
 
 
+PROGRAM = typer.main.get_command(fleet)
+
+
 def problem_of(words: list[str]) -> str:
     """Return the first word of a command that the program does not accept, empty if there is none."""
-    command = typer.main.get_command(fleet)
+    command = PROGRAM
     while isinstance(command, typer.core.TyperGroup):
         if not words or not re.fullmatch(r"[a-z-]+", words[0]):
             return ""

@@ -59,7 +59,7 @@ def page_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         subprocess.run(["kapsa", "devcluster", "down", "--all"], check=False, capture_output=True, timeout=60)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("page", [each for each in PAGES if each not in MANAGER_PAGES], ids=name_of)
 def test_every_example_of_the_page_runs(page: Path, page_directory: Path) -> None:
     PageRun(page, page_directory).run()
@@ -152,12 +152,12 @@ def messages_of(package: Path) -> list[str]:
 
 def test_every_message_in_troubleshooting_exists_in_the_source() -> None:
     page = (DOCS / "concepts" / "troubleshooting.md").read_text(encoding="utf-8")
-    printed = messages_of(ROOT / "src" / "kapsa")
+    printed = "\0".join(messages_of(ROOT / "src" / "kapsa"))
     headings = re.findall(r"^### `(.+)`$", page, re.MULTILINE)
     unknown = []
     for heading in headings:
-        pattern = re.compile(".*".join(re.escape(part) for part in heading.split("...")), re.DOTALL)
-        if not any(pattern.search(message) for message in printed):
+        pattern = r"[^\0]*".join(re.escape(part) for part in heading.split("..."))
+        if not re.search(pattern, printed):
             unknown.append(heading)
     assert len(headings) > 30
     assert unknown == [], "troubleshooting.md explains messages that nothing prints"

@@ -432,6 +432,7 @@ async def test_annotations_that_configure_the_ingress_controller_are_refused(ten
     assert "server-snippet" in failed.status.failure.message
 
 
+@pytest.mark.long
 async def test_an_environment_expires_after_its_ttl_and_a_commit_extends_it(tenant: Tenant) -> None:
     await tenant.project()
     await tenant.environment(ttl="1h")

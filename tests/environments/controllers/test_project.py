@@ -53,6 +53,7 @@ async def test_a_branch_gets_a_preview_that_follows_it_and_goes_two_listings_aft
     assert await tenant.sandbox.get("v1/Namespace", tenant.namespace_of("login"), namespace="") is None
 
 
+@pytest.mark.long
 async def test_listings_that_fail_or_lack_the_main_branch_remove_nothing(tenant: Tenant) -> None:
     tenant.systems.git.push("login")
     await previewing(tenant)
@@ -161,6 +162,7 @@ async def test_a_lower_limit_deletes_no_preview(tenant: Tenant) -> None:
     assert set(await previews(tenant)) == {"a", "b", "c"}
 
 
+@pytest.mark.long
 async def test_a_previews_time_counts_from_its_last_commit_and_it_does_not_come_back_by_itself(
     tenant: Tenant,
 ) -> None:
@@ -261,6 +263,7 @@ async def test_polls_come_as_often_as_the_project_says_and_no_more(tenant: Tenan
     assert 9 <= tenant.systems.git.listed <= 12
 
 
+@pytest.mark.long
 async def test_polls_that_fail_come_less_and_less_often(tenant: Tenant) -> None:
     tenant.systems.git.error = Unreachable("git.example.com does not answer")
     await tenant.project()

@@ -27,6 +27,7 @@ async def template(tenant: Tenant) -> dict[str, Any]:
     return pods
 
 
+@pytest.mark.long
 async def test_an_environment_is_kept_until_the_time_that_a_person_sets(tenant: Tenant) -> None:
     await tenant.project()
     await tenant.environment(ttl="1h")

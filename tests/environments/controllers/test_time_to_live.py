@@ -27,6 +27,7 @@ async def test_an_environment_without_its_project_still_expires(tenant: Tenant) 
     assert await tenant.sandbox.get("v1/Namespace", tenant.namespace_of("one"), namespace="") is None
 
 
+@pytest.mark.long
 async def test_while_a_new_commit_cannot_be_resolved_it_is_retried_and_nothing_is_deleted(
     tenant: Tenant,
 ) -> None:

@@ -52,6 +52,7 @@ async def _call(app: object, route: Route, objects: FleetObjects, bearer: str, *
     return response.status_code
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("route", GUARDED, ids=str)
 async def test_a_route_admits_exactly_its_roles(route: Route, database: Database) -> None:
     app = application(database, rate_limits=NoLimits())

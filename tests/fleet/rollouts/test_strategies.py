@@ -49,6 +49,7 @@ async def test_a_canary_reaches_ten_clusters_and_a_bad_version_leaves_all_of_the
         assert (status, "withdrawn" in str(refused)) == (409, True), refused
 
 
+@pytest.mark.long
 async def test_direct_rolling_and_blue_green_each_reach_three_clusters_and_keep_every_resource(
     settings: FleetSettings, engine: str
 ) -> None:

@@ -248,6 +248,7 @@ async def test_a_signal_ends_the_run_with_code_0(server: FleetServer) -> None:
     assert await asyncio.wait_for(run, 120) == 0
 
 
+@pytest.mark.long
 async def test_the_end_of_the_embedded_database_ends_the_run_with_code_1(open_directory: Path) -> None:
     async with FleetServer(FleetSettings(data_directory=open_directory / "data", listen_port=0)) as server:
         pid = int((open_directory / "data" / "postgres" / "postmaster.pid").read_text().split()[0])
@@ -264,6 +265,7 @@ async def test_two_managers_that_start_together_share_a_database(database_url: U
     await asyncio.gather(first.__aexit__(), second.__aexit__())
 
 
+@pytest.mark.long
 async def test_a_mail_is_received_after_a_crash_between_its_commit_and_its_sending(
     open_directory: Path,
 ) -> None:

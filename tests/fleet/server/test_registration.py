@@ -89,6 +89,7 @@ async def test_ten_clusters_are_registered_over_the_api_and_checked(
     assert (status, refused["errors"][0]["path"]) == (400, "/kubeconfig")
 
 
+@pytest.mark.long
 async def test_operators_come_from_a_repository_a_registry_and_an_upload(admins: list[Caller]) -> None:
     admin = admins[0]
     with ChartServer() as repository, RegistryServer() as registry:

@@ -258,6 +258,7 @@ def test_an_invalid_selector_is_reported() -> None:
         Store().select(labels="app=web,=x")
 
 
+@pytest.mark.long
 def test_an_object_costs_about_1_kilobyte_over_its_own_json() -> None:
     count = 2000
     managed = [{"manager": "my-operator", "operation": "Apply", "fieldsV1": {"f:spec": {"f:image": {}}}}]

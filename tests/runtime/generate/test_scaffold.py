@@ -35,6 +35,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.long
 def test_the_tests_of_a_new_project_pass(project: Path) -> None:
     result = make(project, "test")
     assert result.returncode == 0, result.stdout + result.stderr

@@ -141,6 +141,7 @@ async def test_the_trace_of_the_client_is_continued(fleet: RolloutHarness, trace
     assert {span.context.trace_id for span in traces.spans if span.context is not None} == {0xABC}
 
 
+@pytest.mark.long
 async def test_replicas_that_share_a_deployment_export_one_trace(
     fleet: RolloutHarness, traces: Traces
 ) -> None:

@@ -116,6 +116,7 @@ async def test_blue_green_switches_back_whatever_the_revision_of_blue_is(
     assert [str(release) for release, records in cluster.records.items() if records] == [str(RELEASE)]
 
 
+@pytest.mark.long
 async def test_blue_green_that_goes_back_before_its_install_leaves_the_retained_release_alone(
     database: Database,
 ) -> None:
