@@ -110,6 +110,10 @@ def test_attributes_of_the_users_own_are_allowed() -> None:
 def test_a_misspelt_attribute_of_a_webhook_is_not_ignored() -> None:
     with pytest.raises(TypeError, match=r"Bad\.operation would be ignored: did you mean operations"):
         type("Bad", (ValidatingWebhook,), {"operation": ("CREATE",), "resource": "v1/Pod"})
+    with pytest.raises(
+        TypeError, match=r"Bad\.reinvokation_policy would be ignored: did you mean reinvocation"
+    ):
+        type("Bad", (MutatingWebhook,), {"reinvokation_policy": "IfNeeded", "resource": "v1/Pod"})
 
 
 @pytest.mark.parametrize(

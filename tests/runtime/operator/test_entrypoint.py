@@ -68,6 +68,8 @@ LEAVES_OUT = (
     "cryptography",
     "opentelemetry",
     "rich",
+    "greenlet",
+    "difflib",
     "typer",
     "click",
     "yaml",

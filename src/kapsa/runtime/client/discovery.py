@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import difflib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
@@ -115,7 +114,9 @@ BUILT_IN_GROUPS = frozenset(
 
 def missing_kind(gvk: GroupVersionKind, served: Sequence[str]) -> str:
     """Return the message for a kind that the cluster does not serve; `served` are those of its group version."""
-    similar = difflib.get_close_matches(gvk.kind, served, n=1)
+    from difflib import get_close_matches  # only for a mistake: most operators never need it
+
+    similar = get_close_matches(gvk.kind, served, n=1)
     hint = f"; did you mean {similar[0]}?" if similar else ""
     if gvk.group not in BUILT_IN_GROUPS:
         return f"the cluster does not serve {gvk}: install its CustomResourceDefinition{hint}"

@@ -174,6 +174,10 @@ def deny(
     )
 
 
+_OVERRIDABLE = ("name", "registration", "review", "validate", "mutate", "reinvocation_policy")
+"""The names that a webhook may define besides the annotated attributes of `Webhook`."""
+
+
 class Webhook(Generic[T]):
     """The base of validating and mutating webhooks: the requests it is called for, and its registration."""
 
@@ -199,7 +203,7 @@ class Webhook(Generic[T]):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        reject_misspelt(cls, (*Webhook.__annotations__, "name", "validate", "mutate"))
+        reject_misspelt(cls, (*Webhook.__annotations__, *_OVERRIDABLE))
         for base in cls.__dict__.get("__orig_bases__", ()):
             origin, arguments = typing.get_origin(base), typing.get_args(base)
             if not (isinstance(origin, type) and issubclass(origin, Webhook)):
