@@ -72,14 +72,14 @@ async def difference_after(disturbance: Disturbance) -> str:
     clock, faults = VirtualClock(), FaultPlan()
     async with contextlib.AsyncExitStack() as stack:
 
-        async def start(plan: FaultPlan | None = None) -> Harness:
-            cluster = DevCluster(clock=clock, http=False, faults=plan, seed=1)
+        async def start(seed: int, plan: FaultPlan | None = None) -> Harness:
+            cluster = DevCluster(clock=clock, http=False, faults=plan, seed=seed)
             harness = Harness(await stack.enter_async_context(cluster), clock=clock)
             stack.push_async_callback(harness.close)
             return harness
 
-        clusters = {"eu": await start(faults), "us": await start()}
-        home = await start()
+        clusters = {"eu": await start(1, faults), "us": await start(2)}
+        home = await start(3)
         for harness in clusters.values():
             await harness.install(App)
         await home.start(operator_of(clusters))

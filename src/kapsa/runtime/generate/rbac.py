@@ -186,6 +186,8 @@ class OperatorRights(msgspec.Struct, frozen=True, kw_only=True):
     sharded: bool = False
     """True if replicas share the keys: they then keep a lease for each shard and for each replica."""
     webhooks: WebhookRights = WebhookRights()
+    cluster_uid: bool = False
+    """True if the operator works in several clusters, and reads the UID of each to work there under one name."""
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -247,6 +249,8 @@ def _working_rules(rights: OperatorRights) -> list[PolicyRule]:
     rules = [rule for controller in rights.controllers for rule in _controller_rules(controller)]
     if rights.events:
         rules.append(_EVENTS)
+    if rights.cluster_uid:
+        rules.append(rule_for("v1/Namespace", "get", names=("kube-system",)))
     return rules
 
 

@@ -1,7 +1,7 @@
 """The member clusters of a running operator: one task for each, which follows what the provider last said about it.
 
 No cluster waits for another: each has its own task, connections, caches, queues and workers. A cluster that leaves lets
-its running reconciles finish; one that comes back under the same name waits for them.
+its running reconciles finish; one that comes back, under the same name or another, waits for them.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 import structlog
 
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.clock import Clock
 from kapsa.runtime.controller.work.workqueue import Backoff
+from kapsa.runtime.operator._occupancy import Occupancy, cluster_uid
 from kapsa.runtime.operator.cluster_run import ClusterRun
 from kapsa.runtime.operator.clusters import ClusterProvider, ClusterSet, MemberCluster
 from kapsa.runtime.telemetry.health import HealthCheckResult, HealthChecks
@@ -25,8 +27,10 @@ __all__ = ["Members"]
 
 _log = structlog.get_logger(__name__)
 
-Engage = Callable[[str, Client, ClusterMetrics], ClusterRun]
-"""Starts the controllers in a cluster, by its name, with its client and its metrics."""
+T = TypeVar("T")
+
+Engage = Callable[[str, str, Client, ClusterMetrics], ClusterRun]
+"""Starts the controllers in a cluster, by its name and UID, with its client and its metrics."""
 
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _BACKOFF = Backoff(initial=1.0, max=60.0)
@@ -55,6 +59,7 @@ class Members:
         self._clock = clock
         self._grace = grace
         self._members: dict[str, _Member] = {}
+        self._occupancy = Occupancy()
         self._follower: asyncio.Task[None] | None = None
         self._listed = False
         self._trouble = ""
@@ -121,7 +126,13 @@ class Members:
 
     def _add(self, name: str, cluster: MemberCluster) -> None:
         member = _Member(
-            name, cluster, self._engage, metrics=self._metrics, clock=self._clock, grace=self._grace
+            name,
+            cluster,
+            self._engage,
+            occupancy=self._occupancy,
+            metrics=self._metrics,
+            clock=self._clock,
+            grace=self._grace,
         )
         self._members[name] = member
         self._health.ready[f"cluster {name}"] = member.result
@@ -166,6 +177,7 @@ class _Member:
         target: MemberCluster,
         engage: Engage,
         *,
+        occupancy: Occupancy,
         metrics: Metrics,
         clock: Clock,
         grace: float,
@@ -174,6 +186,7 @@ class _Member:
         self.run: ClusterRun | None = None
         self._target: MemberCluster | None = target
         self._engage = engage
+        self._occupancy = occupancy
         self._metrics = metrics
         self._clock = clock
         self._grace = grace
@@ -257,14 +270,47 @@ class _Member:
         """Connect, and work until the provider says something else about the cluster."""
         client = target.connect(self._clock)
         try:
-            self.run = self._engage(self.name, client, self._metrics.add_cluster(self.name))
+            uid = await self._unless_changed(cluster_uid(client))
+            if uid is not None and await self._enter(uid):
+                try:
+                    await self._stay(uid, client)
+                finally:
+                    self._occupancy.leave(uid)
+        finally:
+            await client.close()
+
+    async def _enter(self, uid: str) -> bool:
+        """Wait until no other member works in the cluster. Return False if the provider says something else first."""
+        while not self._changed.is_set():
+            other = self._occupancy.occupant(uid)
+            if other is None:
+                self._occupancy.enter(uid, self.name)
+                return True
+            self._trouble = f"this is the cluster {other}, too: it waits until {other} has left"
+            _log.warning("cluster waits: the operator works there under another name", other=other)
+            await self._unless_changed(self._occupancy.wait_until_left(uid))
+        return False
+
+    async def _stay(self, uid: str, client: Client) -> None:
+        try:
+            self.run = self._engage(self.name, uid, client, self._metrics.add_cluster(self.name))
             self._trouble = ""
             _log.info("cluster added", address=client.cluster)
             await self._work(self.run)
         finally:
             self.run = None
             self._metrics.remove_cluster(self.name)
-            await client.close()
+
+    async def _unless_changed(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """Return the result of `work`; None if the provider says something else about the cluster before it ends."""
+        result, changed = asyncio.create_task(work), asyncio.create_task(self._changed.wait())
+        try:
+            await asyncio.wait((result, changed), return_when=asyncio.FIRST_COMPLETED)
+            return result.result() if result.done() else None
+        finally:
+            result.cancel()
+            changed.cancel()
+            await asyncio.gather(result, changed, return_exceptions=True)
 
     async def _work(self, run: ClusterRun) -> None:
         try:

@@ -230,7 +230,9 @@ class OperatorDeclaration:
         If it has `clusters`, those that it needs in each cluster; `home_rights` are those in its own.
         """
         rights = self._rights(tuple(controller.rights() for controller in self.controllers))
-        return rights if self.clusters is None else msgspec.structs.replace(rights, lease="", sharded=False)
+        if self.clusters is None:
+            return rights
+        return msgspec.structs.replace(rights, lease="", sharded=False, cluster_uid=True)
 
     def home_rights(self) -> OperatorRights:
         """Return the rights that this operator needs in the cluster that it runs in."""

@@ -106,13 +106,14 @@ class RunningOperator:
         metrics: ClusterMetrics,
         controllers: Sequence[Controller[Any]],
         cluster: str = "",
+        uid: str = "",
     ) -> ClusterRun:
         return ClusterRun(
             self.operator,
             client,
             controllers=controllers,
             metrics=metrics,
-            fences=self._fences(cluster),
+            fences=self._fences(uid),
             gate=self._gate(),
             on_unanswered=self.elector.doubt if self.elector is not None else None,
             identity=self.identity,
@@ -135,10 +136,10 @@ class RunningOperator:
             grace=operator.shutdown_grace,
         )
 
-    def _engage(self, cluster: str, client: Client, metrics: ClusterMetrics) -> ClusterRun:
+    def _engage(self, cluster: str, uid: str, client: Client, metrics: ClusterMetrics) -> ClusterRun:
         """Start the controllers in a member cluster."""
         run = self._cluster_run(
-            client, metrics=metrics, controllers=self.operator.controllers, cluster=cluster
+            client, metrics=metrics, controllers=self.operator.controllers, cluster=cluster, uid=uid
         )
         self._start_run(run)
         return run
@@ -218,11 +219,11 @@ class RunningOperator:
             on_change=lambda lease, held: leader.labels(lease).set(held),
         )
 
-    def _fences(self, cluster: str) -> list[Fence]:
+    def _fences(self, uid: str) -> list[Fence]:
         shards = self.shards
         if shards is None:
             return [Fence(self.elector)]
-        return [Fence(each, shards.shard(index, cluster)) for index, each in enumerate(shards.electors)]
+        return [Fence(each, shards.shard(index, uid)) for index, each in enumerate(shards.electors)]
 
     def _gate(self) -> WriteGate | None:
         if self.shards is not None:

@@ -134,7 +134,7 @@ class Shards:
         return HealthCheckResult(ok=True, degraded=bool(self.trouble), text=self.trouble or text)
 
     def shard(self, index: int, cluster: str) -> Shard:
-        """Return the keys of a shard in a cluster."""
+        """Return the keys of a shard in a member cluster, by its UID; empty for the operator's own cluster."""
         return Shard(index, self._sharding.shards, cluster)
 
     def gate(self) -> float | None:

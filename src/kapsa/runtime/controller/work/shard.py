@@ -19,6 +19,7 @@ class Shard(msgspec.Struct, frozen=True):
     index: int
     count: int
     cluster: str = ""
+    """The UID of a member cluster. A name would not do: replicas may see a new one at different times."""
 
     def __contains__(self, key: Key) -> bool:
         text = f"{self.cluster}/{key.namespace}/{key.name}"
