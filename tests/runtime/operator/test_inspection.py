@@ -9,10 +9,8 @@ import msgspec
 import pytest
 
 from kapsa.runtime import Backoff, Context, Operator, Requeue, RunningOperator, TerminalError
-from kapsa.runtime.controller.work.run_history import RunHistory
-from kapsa.runtime.controller.work.workqueue import Item, Priority, Reason, WorkQueue
+from kapsa.runtime.controller.work import run_history
 from kapsa.runtime.operator.inspection import InspectionReport, KeyReport
-from kapsa.runtime.resources.stored_object import Key
 from kapsa.runtime.testing import Harness
 from kapsa.runtime.testing.plugin import faults, harness, plain_logs
 from tests.runtime.sample_app import App, Recorder, app
@@ -197,33 +195,26 @@ def test_the_debug_port_is_one_of_its_own(port: str) -> None:
         Operator(controllers=[], debug_port=9000, **{port: 9000})
 
 
-# -- the history -----------------------------------------------------------------------------------------------
-
-
-class FixedClock:
-    def now(self) -> Any:
-        from datetime import UTC, datetime
-
-        return datetime(2026, 1, 1, tzinfo=UTC)
-
-
-async def item_of(name: str) -> Item[Key]:
-    queue: WorkQueue[Key] = WorkQueue()
-    queue.add(Key("default", name), Reason("Added"), priority=Priority.CHANGE)
-    return await queue.get()
-
-
-async def test_the_history_of_many_resources_stays_bounded() -> None:
-    history = RunHistory(FixedClock())  # type: ignore[arg-type]
-    item = await item_of("one")
-    for number in range(6000):
-        item.key = Key("default", f"app-{number}")
-        history.fail(item.key, RuntimeError("x" * 5000))
-        history.end(item, "error", 0.1)
-    assert history.runs(Key("default", "app-0")) == []
-    assert len(history.runs(Key("default", "app-5999"))) == 1
-    assert len(history.errors) == 100
-    assert len(history.last_error(Key("default", "app-5999"))) == 1000
-    for _ in range(20):
-        history.end(item, "success", 0.1)
-    assert [run.result for run in history.runs(item.key)] == ["success"] * 10
+async def test_all_controllers_of_an_operator_share_one_limit_of_runs(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_history, "_KEYS", 3)
+    await harness.install(App)
+    controllers = [Recorder(name="one"), Recorder(name="two")]
+    operator = Operator(controllers=controllers, metrics_port=None, health_port=None, debug_port=0)
+    run = await operator.start(harness.connect("inspected"))
+    try:
+        names = [f"app-{number}" for number in range(4)]
+        await harness.apply(*map(app, names))
+        for _ in range(2400):
+            if run.idle and all(set(each.runs) == set(names) for each in controllers):
+                break
+            await asyncio.sleep(0.05)
+        kept = [
+            part.keys[0].runs
+            for name in names
+            for part in (await report(run, f"key=default/{name}")).controllers
+        ]
+        assert len([runs for runs in kept if runs]) == 3
+    finally:
+        await run.stop(grace=0)

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Coroutine, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
@@ -36,6 +36,9 @@ from kapsa.runtime.operator.election import Elector
 from kapsa.runtime.telemetry.health import Check, HealthCheckResult
 from kapsa.runtime.telemetry.metrics import ClusterMetrics
 from kapsa.runtime.telemetry.tracing import Tracing
+
+if TYPE_CHECKING:
+    from kapsa.runtime.controller.work.run_history import RunArchive
 
 __all__ = ["ClusterRun", "Fence"]
 
@@ -74,10 +77,12 @@ class ClusterRun:
         rng: random.Random,
         namespaces: tuple[str, ...],
         turn: Turn,
+        archive: RunArchive | None = None,
         cluster: str = "",
     ) -> None:
         self._operator = operator
         self._turn = turn
+        self._archive = archive
         self._raw_client = client
         self._clock = client.clock
         self._namespaces = namespaces
@@ -149,10 +154,10 @@ class ClusterRun:
             sources=self._sources[controller],
             tracing=self._tracing,
         )
-        if self._operator.debug_port is not None:
+        if self._archive is not None:
             from kapsa.runtime.controller.work.run_history import RunHistory
 
-            reconciler.history = RunHistory(self._clock)
+            reconciler.history = RunHistory(self._archive, self._clock)
         return reconciler
 
     # -- starting ----------------------------------------------------------------------------------------------

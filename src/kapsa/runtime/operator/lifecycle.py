@@ -34,6 +34,7 @@ from kapsa.runtime.telemetry.metrics import ClusterMetrics, Metrics
 from kapsa.runtime.webhooks.webhooks import WebhookRoute
 
 if TYPE_CHECKING:
+    from kapsa.runtime.controller.work.run_history import RunArchive
     from kapsa.runtime.webhooks.server import WebhookServer
 
 __all__ = ["RunningOperator"]
@@ -72,6 +73,7 @@ class RunningOperator:
         """The shards of this replica; None without sharding."""
         self._rng = rng
         self._turn = Turn()
+        self._archive = self._make_archive()
         self._namespaces = operator.namespaces if namespaces is None else tuple(namespaces)
         self._home = self._cluster_run(
             client,
@@ -120,6 +122,7 @@ class RunningOperator:
             rng=self._rng,
             namespaces=self._namespaces,
             turn=self._turn,
+            archive=self._archive,
             cluster=cluster,
         )
 
@@ -188,6 +191,13 @@ class RunningOperator:
     @property
     def _runs(self) -> list[ClusterRun]:
         return [self._home, *self.clusters.values()]
+
+    def _make_archive(self) -> RunArchive | None:
+        if self.operator.debug_port is None:
+            return None
+        from kapsa.runtime.controller.work.run_history import RunArchive  # loaded only if somebody will look
+
+        return RunArchive()
 
     def _make_debug_page(self) -> Callable[[str], bytes]:
         from kapsa.runtime.operator.inspection import Inspection  # loaded only if somebody will look
