@@ -15,7 +15,13 @@ from typer.testing import CliRunner
 
 from kapsa.cli.commands import app
 from kapsa.runtime.controller.work.run_history import RunError, RunRecord
-from kapsa.runtime.operator.inspection import CacheReport, ControllerReport, InspectionReport, KeyReport
+from kapsa.runtime.operator.inspection import (
+    CacheReport,
+    ControllerReport,
+    InspectionReport,
+    KeyReport,
+    ShardsReport,
+)
 
 NOW = datetime.now(UTC)
 RUN = RunRecord(ended=NOW, seconds=0.0123, result="error", reasons=("Retry",), waited=0.001, error="boom")
@@ -109,6 +115,34 @@ def test_a_resource_is_shown_with_its_last_runs() -> None:
     assert paths == ["/debug?key=default%2Fweb&limit=20"]
     for part in ("Due in:", "4.2s", "Failures:", "Last runs", "12.3 ms", "boom"):
         assert part in output
+
+
+def sharded(*parts: ControllerReport) -> bytes:
+    """Return the report of a replica that holds shard 1 of 3."""
+    shards = ShardsReport(count=3, held=(1,), replicas=("pod-1", "pod-2"))
+    return msgspec.json.encode(msgspec.structs.replace(REPORT, leads=None, shards=shards, controllers=parts))
+
+
+def test_a_replica_shows_the_shards_that_it_holds() -> None:
+    idle = msgspec.structs.replace(CONTROLLER, delayed=0, keys=(), errors=())
+    parts = [
+        msgspec.structs.replace(CONTROLLER, shard=1, holder="pod-1"),
+        msgspec.structs.replace(idle, shard=2, holder="pod-2", state="held by pod-2"),
+    ]
+    output, _ = inspect(body=sharded(*parts))
+    assert "holds 1 of 3, 2 replicas" in output
+    assert "shop shard 1 " in output
+    assert "shard 2" not in output
+    output, _ = inspect(body=sharded(parts[1]))
+    assert "this replica holds no shard" in output
+
+
+def test_a_resource_of_another_replica_is_shown_with_that_replica() -> None:
+    key = KeyReport(key="default/web", state="elsewhere", waits_for="pod-2, which holds its shard")
+    part = msgspec.structs.replace(CONTROLLER, shard=2, holder="pod-2", keys=(key,))
+    output, _ = inspect("default/web", body=sharded(part))
+    for text in ("shop shard 2", "elsewhere", "pod-2, which holds its shard"):
+        assert text in output
 
 
 def test_an_error_message_cannot_move_the_cursor() -> None:

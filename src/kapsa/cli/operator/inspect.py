@@ -111,10 +111,10 @@ def _print_operator(report: InspectionReport) -> None:
     print_fields([*_heading(report)])
     typer.echo()
     headers = ["CONTROLLER", "KIND", "WORKERS", "RUNNING", "WAITING", "DELAYED", "GIVEN UP", "STATE"]
-    print_table(headers, map(_controller_row, report.controllers), empty="no controllers")
-    queued = [
-        (_qualified(part.name, part.cluster), each) for part in report.controllers for each in part.keys
-    ]
+    here = [part for part in report.controllers if _concerns(report, part)]
+    empty = "no controllers" if not report.controllers else "this replica holds no shard"
+    print_table(headers, map(_controller_row, here), empty=empty)
+    queued = [(_title(part), each) for part in report.controllers for each in part.keys]
     _section("Queues", ["CONTROLLER", "KEY", "STATE", "TIME", "WAITS FOR", "WHY", "LAST ERROR"], (
         [name, each.key, each.state, _seconds(each.seconds), each.waits_for, "; ".join(each.reasons), each.error]
         for name, each in queued
@@ -123,7 +123,7 @@ def _print_operator(report: InspectionReport) -> None:
     _section("Caches", headers, map(_cache_row, report.caches))
     now = datetime.now(UTC)
     _section("Last errors", ["AGE", "CONTROLLER", "KEY", "ERROR"], (
-        [format_age(error.at, now), _qualified(part.name, part.cluster), error.key, error.text]
+        [format_age(error.at, now), _title(part), error.key, error.text]
         for part in report.controllers
         for error in part.errors
     ))  # fmt: skip
@@ -133,11 +133,25 @@ def _heading(report: InspectionReport) -> Iterable[tuple[str, object]]:
     yield "Operator", report.operator
     yield "Identity", report.identity
     yield "Leads", {True: "yes", False: "no: another replica does", None: ""}[report.leads]
+    if (shards := report.shards) is not None:
+        held = ", ".join(map(str, shards.held)) or "none"
+        yield "Shards", f"holds {held} of {shards.count}, {len(shards.replicas)} replicas"
+
+
+def _concerns(report: InspectionReport, part: ControllerReport) -> bool:
+    """Return whether a controller does something here: not if another replica holds its shard."""
+    held = report.shards is None or part.shard is None or part.shard in report.shards.held
+    return held or bool(part.running or part.waiting or part.delayed or part.given_up)
 
 
 def _controller_row(part: ControllerReport) -> Sequence[object]:
     counts = (part.workers, part.running, part.waiting, part.delayed, part.given_up)
-    return [_qualified(part.name, part.cluster), part.kind, *counts, part.state]
+    return [_title(part), part.kind, *counts, part.state]
+
+
+def _title(part: ControllerReport) -> str:
+    """Return the name of a controller with its shard and cluster, if it has them."""
+    return _qualified(part.name if part.shard is None else f"{part.name} shard {part.shard}", part.cluster)
 
 
 def _qualified(name: str, cluster: str) -> str:
@@ -177,7 +191,7 @@ def _print_key(report: InspectionReport) -> None:
 def _print_one(part: ControllerReport, each: KeyReport) -> None:
     print_fields(
         [
-            ("Controller", _qualified(part.name, part.cluster)),
+            ("Controller", _title(part)),
             ("Resource", f"{part.kind} {each.key}"),
             ("State", each.state if each.cached else f"{each.state}; the cache has no such resource"),
             ("Waits for", each.waits_for),

@@ -315,6 +315,10 @@ class ClusterRun:
 
     # -- state -------------------------------------------------------------------------------------------------
 
+    def fence(self, reconciler: Reconciler) -> Fence:
+        """Return the lease and the shard of a reconciler of this run."""
+        return self._fences[reconciler]
+
     @property
     def stuck(self) -> list[str]:
         """The names of runs that ignored their cancellation and still go on, after a stop."""

@@ -73,6 +73,7 @@ class Elector:
         self._on_change = on_change
         self._lease: dict[str, Any] | None = None
         self._observed_version = ""
+        self._observed_holder = ""
         self._expires_at = float("-inf")
         self._valid_until = float("-inf")
         self._logged_leader = ""
@@ -164,14 +165,17 @@ class Elector:
             released = not spec.get("holderIdentity") and spec.get("leaseDurationSeconds") == _RELEASED
             duration = max(float(spec.get("leaseDurationSeconds") or 0), self.election.lease_duration)
             self._observed_version = version
+            self._observed_holder = str(spec.get("holderIdentity") or "")
             self._expires_at = self._clock.monotonic() + (0 if released else duration)
 
     async def holder(self) -> str:
         """Read which process holds the lease. Empty if none does, as far as this one has observed."""
-        lease = await self._read()
-        if lease is None or self._has_expired():
-            return ""
-        return str((lease.get("spec") or {}).get("holderIdentity") or "")
+        return "" if await self._read() is None else self.last_holder
+
+    @property
+    def last_holder(self) -> str:
+        """The process that held the lease when it was last read. Empty if none did, or it has expired since."""
+        return "" if self._has_expired() else self._observed_holder
 
     def start(self) -> None:
         """Start to campaign. Idempotent."""

@@ -16,10 +16,11 @@ from kapsa.runtime.cache.informer import Informer
 from kapsa.runtime.controller.reconciler import Reconciler
 from kapsa.runtime.controller.work.run_history import RunError, RunRecord
 from kapsa.runtime.controller.work.workqueue import Item, Reason
-from kapsa.runtime.operator.cluster_run import ClusterRun
+from kapsa.runtime.operator.cluster_run import ClusterRun, Fence
+from kapsa.runtime.operator.shard_leases import Shards
 from kapsa.runtime.resources.stored_object import Key
 
-__all__ = ["CacheReport", "ControllerReport", "Inspection", "InspectionReport", "KeyReport"]
+__all__ = ["CacheReport", "ControllerReport", "Inspection", "InspectionReport", "KeyReport", "ShardsReport"]
 
 _LIMIT = 50
 _MOST = 1000
@@ -32,7 +33,7 @@ class KeyReport(msgspec.Struct, frozen=True, kw_only=True):
 
     key: str
     state: str
-    """running, waiting, delayed, given up or idle."""
+    """running, waiting, delayed, given up or idle; elsewhere if another replica holds its shard."""
     waits_for: str
     seconds: float = 0.0
     """Seconds that it has run or waited; until it is due, if it is delayed."""
@@ -54,6 +55,10 @@ class ControllerReport(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     cluster: str
     """Empty if the operator has only one."""
+    shard: int | None = None
+    """The shard of the keys; None without sharding."""
+    holder: str = ""
+    """The replica that holds the shard, as far as this one has read; empty if none does, and without sharding."""
     state: str
     workers: int
     running: int
@@ -82,6 +87,15 @@ class CacheReport(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str
 
 
+class ShardsReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The share of this replica in the keys of an operator."""
+
+    count: int
+    held: tuple[int, ...]
+    """The shards that this replica holds."""
+    replicas: tuple[str, ...]
+
+
 class InspectionReport(msgspec.Struct, frozen=True, kw_only=True):
     """The inside of an operator at one moment."""
 
@@ -89,6 +103,8 @@ class InspectionReport(msgspec.Struct, frozen=True, kw_only=True):
     identity: str
     leads: bool | None
     """None without leader election."""
+    shards: ShardsReport | None = None
+    """None without sharding."""
     controllers: tuple[ControllerReport, ...]
     caches: tuple[CacheReport, ...]
 
@@ -102,11 +118,13 @@ class Inspection:
         operator: str,
         identity: str,
         leads: Callable[[], bool | None],
+        shards: Shards | None,
         runs: Callable[[], Sequence[ClusterRun]],
     ) -> None:
         self._operator = operator
         self._identity = identity
         self._leads = leads
+        self._shards = shards
         self._runs = runs
 
     def page(self, query: str) -> bytes:
@@ -118,16 +136,21 @@ class Inspection:
         return msgspec.json.encode(report)
 
     def report(self, *, controller: str = "", key: str = "", limit: int = _LIMIT) -> InspectionReport:
-        """Return the state of one controller or all, and of one resource or those in the queues."""
+        """Return the state of one controller or all, and of one resource or those in the queues.
+
+        Of a controller with shards, one resource is reported by its own shard alone.
+        """
+        one = _parse_key(key) if key else None
         return InspectionReport(
             operator=self._operator,
             identity=self._identity,
             leads=self._leads(),
+            shards=_shards_report(self._shards) if self._shards is not None else None,
             controllers=tuple(
-                _controller_report(each, run.cluster, key, limit)
+                _controller_report(each, run, one, limit)
                 for run in self._runs()
                 for each in run.reconcilers
-                if controller in ("", each.name)
+                if controller in ("", each.name) and (one is None or _works_on(run.fence(each), one))
             ),
             caches=tuple(_cache_report(each, run) for run in self._runs() for each in run.cache.informers),
         )
@@ -149,16 +172,39 @@ def _cache_report(informer: Informer, run: ClusterRun) -> CacheReport:
     )
 
 
-def _controller_report(reconciler: Reconciler, cluster: str, key: str, limit: int) -> ControllerReport:
-    queue = reconciler.queue
+def _shards_report(shards: Shards) -> ShardsReport:
+    return ShardsReport(
+        count=len(shards.electors), held=tuple(shards.held), replicas=tuple(sorted(shards.replicas))
+    )
+
+
+def _works_on(fence: Fence, key: Key) -> bool:
+    return fence.shard is None or key in fence.shard
+
+
+def _elsewhere(fence: Fence) -> bool:
+    """Return whether the keys are those of a shard that this replica does not hold."""
+    return fence.shard is not None and fence.elector is not None and not fence.elector.is_leader
+
+
+def _holder(fence: Fence) -> str:
+    return fence.elector.last_holder if fence.shard is not None and fence.elector is not None else ""
+
+
+def _controller_report(
+    reconciler: Reconciler, run: ClusterRun, key: Key | None, limit: int
+) -> ControllerReport:
+    queue, fence = reconciler.queue, run.fence(reconciler)
     running = list(queue.in_flight)
-    keys = [_one_key(reconciler, _parse_key(key))] if key else _queued_keys(reconciler, running, limit)
+    keys = _queued_keys(reconciler, running, limit) if key is None else [_one_key(reconciler, fence, key)]
     history = reconciler.history
     return ControllerReport(
         name=reconciler.name,
         kind=str(reconciler.controller.gvk),
-        cluster=cluster,
-        state=_state(reconciler),
+        cluster=run.cluster,
+        shard=fence.shard.index if fence.shard is not None else None,
+        holder=_holder(fence),
+        state=_state(reconciler, fence),
         workers=reconciler.controller.max_concurrent_reconciles,
         running=len(running),
         waiting=len(queue),
@@ -169,7 +215,9 @@ def _controller_report(reconciler: Reconciler, cluster: str, key: str, limit: in
     )
 
 
-def _state(reconciler: Reconciler) -> str:
+def _state(reconciler: Reconciler, fence: Fence) -> str:
+    if _elsewhere(fence) and not reconciler.working:
+        return f"held by {_holder(fence) or 'no replica'}"
     if waiting := reconciler.waiting_for:
         return f"waits for {', '.join(str(informer.scope) for informer in waiting)}"
     if not reconciler.working:
@@ -196,11 +244,15 @@ def _queued_keys(reconciler: Reconciler, running: Iterable[Item[Key]], limit: in
         yield _given_up(reconciler, key)
 
 
-def _one_key(reconciler: Reconciler, key: Key) -> KeyReport:
+def _one_key(reconciler: Reconciler, fence: Fence, key: Key) -> KeyReport:
     queue, history = reconciler.queue, reconciler.history
     item = next((each for each in queue.in_flight if each.key == key), None)
     if item is not None:
         report = _running(reconciler, item)
+    elif _elsewhere(fence):
+        holder = _holder(fence)
+        waits = f"{holder}, which holds its shard" if holder else "a replica that takes its shard"
+        report = _report(reconciler, key, "elsewhere", waits)
     elif key in queue.waiting:
         report = _waiting(reconciler, key)
     elif key in queue.postponed:

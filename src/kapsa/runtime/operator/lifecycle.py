@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -35,6 +35,7 @@ from kapsa.runtime.webhooks.webhooks import WebhookRoute
 
 if TYPE_CHECKING:
     from kapsa.runtime.controller.work.run_history import RunArchive
+    from kapsa.runtime.operator.inspection import Inspection
     from kapsa.runtime.webhooks.server import WebhookServer
 
 __all__ = ["RunningOperator"]
@@ -81,6 +82,8 @@ class RunningOperator:
             controllers=operator.controllers if operator.clusters is None else (),
         )
         self._members = self._make_members()
+        self.inspection = self._make_inspection()
+        """The inside of this run, for the debug endpoint; None without a debug port."""
         self.probes = ProbeServer(
             self.health,
             self.metrics,
@@ -91,7 +94,7 @@ class RunningOperator:
             liveness_path=operator.liveness_path,
             readiness_path=operator.readiness_path,
             debug_port=operator.debug_port,
-            debug_page=self._make_debug_page() if operator.debug_port is not None else None,
+            debug_page=self.inspection.page if self.inspection is not None else None,
         )
         """The server of probes and metrics; `probes.ports` holds the actual ports."""
         self.webhooks = self._make_webhooks(webhook_route)
@@ -199,15 +202,18 @@ class RunningOperator:
 
         return RunArchive()
 
-    def _make_debug_page(self) -> Callable[[str], bytes]:
+    def _make_inspection(self) -> Inspection | None:
+        if self.operator.debug_port is None:
+            return None
         from kapsa.runtime.operator.inspection import Inspection  # loaded only if somebody will look
 
         return Inspection(
             operator=self.operator.name,
             identity=self.identity,
             leads=lambda: self.elector.is_leader if self.elector is not None else None,
+            shards=self.shards,
             runs=lambda: self._runs,
-        ).page
+        )
 
     def _make_elector(self, rng: random.Random) -> Elector | None:
         election = self.operator.leader_election
