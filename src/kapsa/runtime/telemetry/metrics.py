@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from typing import Any, Protocol
+from typing import Protocol
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import REGISTRY, CollectorRegistry, Gauge
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from kapsa.runtime.client.dispatch import Call
+from kapsa.runtime.telemetry.series import (
+    CounterSeries,
+    CounterVector,
+    HistogramSeries,
+    HistogramVector,
+)
 
 __all__ = [
     "CONTENT_TYPE",
@@ -124,13 +130,17 @@ class ClusterMetrics:
             "rest_client_request_duration_seconds", "Time until the API server responded.", "verb", "code"
         )
         self.events = counter("event_recorder_events_total", "Events by outcome.", "outcome")
-        self._calls: dict[tuple[str, int], tuple[Any, Any]] = {}
+        self._calls: dict[tuple[str, int], tuple[CounterSeries, HistogramSeries]] = {}
 
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(name, text, labels, registry=self.registry)
+    def _counter(self, name: str, text: str, *labels: str) -> CounterVector:
+        counter = CounterVector(name, text, labels)
+        self.registry.register(counter)
+        return counter
 
-    def _histogram(self, name: str, text: str, *labels: str) -> Histogram:
-        return Histogram(name, text, labels, buckets=_SECONDS, registry=self.registry)
+    def _histogram(self, name: str, text: str, *labels: str) -> HistogramVector:
+        histogram = HistogramVector(name, text, labels, bounds=_SECONDS)
+        self.registry.register(histogram)
+        return histogram
 
     def observe_call(self, call: Call, code: int, seconds: float) -> None:
         """Count a request. An observer of the client."""
@@ -176,7 +186,7 @@ class Metrics(ClusterMetrics):
         )
         self.blocked = counter(
             "event_loop_blocked_total", "Times that the event loop was blocked for too long."
-        )
+        ).labels()
         self.webhook_calls = counter(
             "webhook_requests_total", "Webhook calls by outcome.", "webhook", "outcome"
         )

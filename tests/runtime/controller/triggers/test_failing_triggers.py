@@ -22,7 +22,7 @@ async def start(harness: Harness, controller: Controller[Any]) -> None:
 
 def failures(harness: Harness, step: str) -> float:
     counter = harness.running["operator"].metrics.trigger_failures
-    return float(counter.labels("app", step)._value.get())
+    return counter.labels("app", step).value
 
 
 class FlakyMap:
