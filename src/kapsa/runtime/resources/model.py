@@ -347,7 +347,7 @@ def _struct_to_wire(value: msgspec.Struct) -> dict[str, Any]:
         item = getattr(value, name)
         if (item is None and omit_none) or item is msgspec.UNSET:
             continue
-        wire[encoded] = to_wire(item)
+        wire[encoded] = item if type(item) in _PLAIN else to_wire(item)
     return wire
 
 
