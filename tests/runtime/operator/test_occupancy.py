@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kapsa.devcluster.faults import Answer, FaultRule
-from kapsa.runtime import Context, Operator, Requeue, Sharding
+from kapsa.runtime import Context, Operator, PolicyRule, Requeue, Sharding, grants
 from kapsa.runtime.testing import Harness
 from tests.runtime.operator.member_clusters import Announced, members
 from tests.runtime.sample_app import App, Recorder, app
@@ -132,5 +132,11 @@ async def test_replicas_that_see_a_new_name_at_different_times_do_not_share_a_re
 
 def test_the_rights_in_a_member_cluster_include_its_uid() -> None:
     operator = Operator(controllers=[Recorder()], clusters=Announced({}))
-    assert operator.rights().cluster_uid
-    assert not operator.home_rights().cluster_uid
+    reading = PolicyRule(
+        group="", resources=("namespaces",), verbs=("get",), names=("kube-system",), namespaced=False
+    )
+    everywhere, *_ = grants(operator.rights(), namespace="shops")
+    assert everywhere.namespace is None
+    assert reading in everywhere.rules
+    home = [rule for grant in grants(operator.home_rights(), namespace="shops") for rule in grant.rules]
+    assert reading not in home
