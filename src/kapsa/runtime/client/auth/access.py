@@ -2,8 +2,9 @@
 
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from kapsa.runtime.client.auth.credentials import (
     Credential,
@@ -22,8 +23,7 @@ AddressGuard = Callable[[str], None]
 """Called with each IP address before a connection to it; raises to forbid the connection."""
 
 
-@dataclass(frozen=True, slots=True)
-class Authorization:
+class Authorization(msgspec.Struct, frozen=True):
     """The headers and the TLS context that authenticate one request.
 
     The context is the same object until something changes, so that requests share connections.
@@ -71,8 +71,7 @@ class ClusterAccess(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class StaticAccess:
+class StaticAccess(msgspec.Struct, frozen=True):
     """Access that never changes: a server, fixed headers, one TLS context."""
 
     server: str

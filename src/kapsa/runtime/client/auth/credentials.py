@@ -1,9 +1,10 @@
 """Credentials that are written down, as values or as files that may change."""
 
 import base64
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+import msgspec
 
 from kapsa.runtime.clock import Clock
 from kapsa.runtime.errors import CredentialError
@@ -14,8 +15,7 @@ Headers = tuple[tuple[str, str], ...]
 """Pairs rather than a mapping: a header may occur several times, as Impersonate-Group does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Credential:
+class Credential(msgspec.Struct, frozen=True):
     """One credential: a header, a client certificate, or both."""
 
     headers: Headers = ()
