@@ -81,11 +81,21 @@ async def test_a_cluster_with_two_names_is_worked_in_once_until_one_of_them_goes
         assert overlaps.runs == [("eu", "web"), ("europe", "web")]
 
 
-async def test_a_cluster_whose_uid_may_not_be_read_is_not_worked_in_until_it_may(harness: Harness) -> None:
+@pytest.mark.parametrize(
+    ("answer", "remedy"),
+    [
+        (Answer(code=403, reason="Forbidden"), "grant `get` on the namespace kube-system"),
+        (Answer(code=404, reason="NotFound"), "the cluster has no namespace kube-system"),
+    ],
+    ids=["forbidden", "missing"],
+)
+async def test_a_cluster_whose_uid_cannot_be_read_is_not_worked_in_until_it_can(
+    harness: Harness, answer: Answer, remedy: str
+) -> None:
     async with members(harness, "eu") as clusters:
-        forbidden = clusters["eu"].faults.add(
+        unreadable = clusters["eu"].faults.add(
             FaultRule(
-                action=Answer(code=403, reason="Forbidden"),
+                action=answer,
                 client="operator",
                 verb="get",
                 resource="namespaces",
@@ -98,8 +108,8 @@ async def test_a_cluster_whose_uid_may_not_be_read_is_not_worked_in_until_it_may
         await harness.start(Operator(controllers=[controller], clusters=provider))
         await harness.clock.sleep(30)
         assert controller.runs == []
-        assert "grant `get` on the namespace kube-system" in readiness(harness)
-        clusters["eu"].faults.remove(forbidden)
+        assert remedy in readiness(harness)
+        clusters["eu"].faults.remove(unreadable)
         await harness.clock.sleep(120)
         assert controller.runs == ["web"]
 

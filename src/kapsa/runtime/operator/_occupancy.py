@@ -10,7 +10,7 @@ import asyncio
 import msgspec
 
 from kapsa.runtime.client.client import Client
-from kapsa.runtime.errors import ConfigError, Forbidden
+from kapsa.runtime.errors import ConfigError, Forbidden, NotFound
 
 __all__ = ["Occupancy", "cluster_uid"]
 
@@ -26,6 +26,10 @@ async def cluster_uid(client: Client) -> str:
         raise ConfigError(
             f"cannot read the UID of the cluster: grant `get` on the namespace {_NAMESPACE}, for instance with the "
             f"output of `kapsa rbac` ({error})"
+        ) from error
+    except NotFound as error:
+        raise ConfigError(
+            f"the cluster has no namespace {_NAMESPACE}, by whose UID a cluster is recognized: create it there"
         ) from error
     return str(namespace["metadata"]["uid"])
 

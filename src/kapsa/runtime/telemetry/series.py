@@ -1,7 +1,8 @@
 """Counters and histograms whose update is an addition: an operator makes a dozen updates for each run.
 
-Those of prometheus_client take a lock at each, for programs of many threads. Here each series has one thread that
-updates it, and a scrape reads it as a metric family of prometheus_client.
+Those of prometheus_client take a lock at each. Here an update reads and writes its number without a call in between,
+and only at calls and loops does the interpreter (with its global lock) switch to another thread, so none is lost. A
+scrape reads the series as a metric family of prometheus_client.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class _Vector(Generic[S]):
         if series is None:
             if len(values) != len(self._labels):
                 raise ValueError(f"{self.name} has the labels {self._labels}, got {len(values)} values")
-            series = self._series[values] = self._new()
+            series = self._series.setdefault(values, self._new())  # another thread may have been first
         return series
 
     def _new(self) -> S:
@@ -84,7 +85,7 @@ class CounterVector(_Vector[CounterSeries]):
     def collect(self) -> Iterator[Metric]:
         """Yield the counters as a metric family."""
         family = CounterMetricFamily(self.name, self._text, labels=self._labels)
-        for values, series in self._series.items():
+        for values, series in self._series.copy().items():  # another thread may add one meanwhile
             family.add_metric(values, series.value)
         yield family
 
@@ -103,7 +104,7 @@ class HistogramVector(_Vector[HistogramSeries]):
         """Yield the histograms as a metric family."""
         family = HistogramMetricFamily(self.name, self._text, labels=self._labels)
         bounds = [*map(floatToGoString, self._bounds), "+Inf"]
-        for values, series in self._series.items():
+        for values, series in self._series.copy().items():  # another thread may add one meanwhile
             buckets = list(zip(bounds, map(float, accumulate(series.counts)), strict=True))
             family.add_metric(values, buckets, series.sum)
         yield family
