@@ -28,6 +28,7 @@ from kapsa.fleet.infrastructure.postgres.rollouts.approvals import PostgresAppro
 from kapsa.fleet.infrastructure.postgres.rollouts.store import PostgresRollouts
 from kapsa.fleet.infrastructure.postgres.tables.registry import cluster as cluster_table
 from kapsa.fleet.infrastructure.vault.encryption_keys import FixedKeys, KeyRing, new_key_text
+from kapsa.fleet.infrastructure.vault.envelope_vault import EnvelopeVault
 from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
 from kapsa.fleet.orchestrator.approval_requests import ApprovalDesk, ApprovalMail
 from kapsa.fleet.orchestrator.approvals import Approvals
@@ -41,12 +42,14 @@ from kapsa.fleet.orchestrator.ports.plan_sources import (
     LayeredValues,
     PreflightReport,
 )
+from kapsa.fleet.orchestrator.ports.rollouts import ReleaseBundle
 from kapsa.fleet.orchestrator.ports.telemetry import UNREPORTED, RolloutReporter
 from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
 from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
 from kapsa.fleet.orchestrator.rollout.conductor import RolloutConductor
 from kapsa.fleet.orchestrator.rollout.engine import RolloutEngine
 from kapsa.fleet.orchestrator.rollout.notices import DeploymentNotices
+from kapsa.fleet.orchestrator.rollout.rollout_secrets import RolloutSecrets
 from kapsa.fleet.orchestrator.rollout.settings import EngineSettings
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices
 from kapsa.fleet.orchestrator.rollout.worker import ClusterWorker
@@ -112,14 +115,14 @@ class RolloutHarness:
         *names: str,
         policy: ApprovalPolicy | None = None,
         sources: FakePlanSources | None = None,
-        vault: LocalVault | None = None,
+        vault: EnvelopeVault | None = None,
         reporter: RolloutReporter = UNREPORTED,
     ) -> None:
         self.database = database
         self.reporter = reporter
         self.sources = sources or FakePlanSources(FakeClusters(*names, identify=cluster_id))
         self.clusters = self.sources.clusters
-        self.vault = vault or LocalVault(FixedKeys(KeyRing.parse(new_key_text(), "test")))
+        self.vault: EnvelopeVault = vault or LocalVault(FixedKeys(KeyRing.parse(new_key_text(), "test")))
         self.outbox = RecordedOutbox()
         self.jump = 0.0
         """Seconds by which the time of day on the machines of the replicas has jumped."""
@@ -127,6 +130,7 @@ class RolloutHarness:
         self.policy = policy or ApprovalPolicy()
         self.registry = PostgresRegistry()
         self.store = PostgresRollouts(self.vault)
+        self.secrets = RolloutSecrets(self.vault)
         self.approval_rows = PostgresApprovals()
         self.now = START
         self.database.set_clock(START)
@@ -165,7 +169,7 @@ class RolloutHarness:
             "lease": timedelta(seconds=50),
         }
         chosen = EngineSettings(owner=owner, approvals=self.policy, **{**patience, **settings})
-        services = ClusterServices(self.clusters, self.clusters)
+        services = ClusterServices(self.clusters, self.clusters, self.secrets)
         return RolloutEngine(
             over,
             self.store,
@@ -176,6 +180,7 @@ class RolloutHarness:
                 self.planner,
                 self.desk,
                 self.notices,
+                self.secrets,
                 chosen,
                 reporter=self.reporter,
             ),
@@ -279,6 +284,13 @@ class RolloutHarness:
             present = await self.store.deployment(connection, deployment_id)
         assert present is not None
         return present
+
+    async def bundle(self, deployment_id: uuid.UUID, cluster: uuid.UUID) -> ReleaseBundle:
+        """Return what is applied to a cluster, opened."""
+        async with self.database.transaction() as connection:
+            sealed = await self.store.bundle(connection, deployment_id, cluster)
+        assert sealed is not None
+        return await self.secrets.open_bundle(deployment_id, cluster, sealed)
 
     async def targets(self, deployment_id: uuid.UUID) -> dict[str, RolloutTarget]:
         async with self.database.transaction() as connection:

@@ -48,9 +48,7 @@ async def test_a_plain_value_that_shows_a_secret_in_any_form_is_masked_and_reach
     assert shown.plan.clusters[0].values == {**hidden, "password": MASK}
     content = await database_text(database)
     assert [text for text in (PLANTED, coded) if text in content] == []
-    async with database.transaction() as connection:
-        bundle = await fleet.store.bundle(connection, made.id, shown.plan.clusters[0].cluster_id)
-    assert bundle is not None
+    bundle = await fleet.bundle(made.id, shown.plan.clusters[0].cluster_id)
     assert bundle.values == {**plain, "password": PLANTED}
 
 

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from kapsa.fleet.infrastructure.postgres.rollouts.store import PostgresRollouts
+from kapsa.fleet.orchestrator.rollout.rollout_secrets import RolloutSecrets
 from kapsa.fleet.settings import FleetSettings
 from kapsa.fleet.testing.sample_chart import GROUP, gadget, gadget_crd
 from kapsa.runtime import Client
@@ -204,6 +205,7 @@ async def manifest_of(fleet: LiveFleet, deployment: str) -> bytes:
     cluster = (await fleet.admin.get(f"/deployments/{deployment}/plan"))["plan"]["clusters"][0]["clusterId"]
     async with services.database.transaction() as connection:
         store = PostgresRollouts(services.vault)
-        bundle = await store.bundle(connection, uuid.UUID(deployment), uuid.UUID(cluster))
-    assert bundle is not None
-    return bundle.manifest
+        sealed = await store.bundle(connection, uuid.UUID(deployment), uuid.UUID(cluster))
+    assert sealed is not None
+    secrets = RolloutSecrets(services.vault)
+    return (await secrets.open_bundle(uuid.UUID(deployment), uuid.UUID(cluster), sealed)).manifest

@@ -32,6 +32,7 @@ from kapsa.fleet.orchestrator.preflights import ClusterPreflights
 from kapsa.fleet.orchestrator.rollout.conductor import RolloutConductor
 from kapsa.fleet.orchestrator.rollout.engine import RolloutEngine
 from kapsa.fleet.orchestrator.rollout.notices import DeploymentNotices
+from kapsa.fleet.orchestrator.rollout.rollout_secrets import RolloutSecrets
 from kapsa.fleet.orchestrator.rollout.settings import EngineSettings
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices
 from kapsa.fleet.orchestrator.rollout.worker import ClusterWorker
@@ -67,7 +68,7 @@ def build_rollouts(
 ) -> RolloutServices:
     """Build the rollouts on the registry of a manager."""
     store, approvals, rows = PostgresRollouts(vault), PostgresApprovals(), PostgresRegistry()
-    policy = approval_policy(settings)
+    secrets, policy = RolloutSecrets(vault), approval_policy(settings)
     recipients = dict.fromkeys(ClusterEnvironment, settings.approval_recipients)
     url = settings.public_url.rstrip("/")
     desk = ApprovalDesk(approvals, outbox, policy, ApprovalMail(recipients, url))
@@ -82,10 +83,10 @@ def build_rollouts(
         retry_interval=timedelta(seconds=min(10, settings.health_check_seconds)),
     )
     conductor = RolloutConductor(
-        database, store, rows, planner, desk, notices, chosen, reporter=telemetry.rollouts
+        database, store, rows, planner, desk, notices, secrets, chosen, reporter=telemetry.rollouts
     )
     helm = GatedHelm(database, PostgresOperators(), registry.clients.client, audit, metrics=telemetry.helm)
-    services = ClusterServices(helm, _operations(database, registry, audit, store, observer))
+    services = ClusterServices(helm, _operations(database, registry, audit, store, observer), secrets)
     worker = ClusterWorker(database, store, rows, services, chosen, reporter=telemetry.rollouts)
     return RolloutServices(
         deployments=Deployments(

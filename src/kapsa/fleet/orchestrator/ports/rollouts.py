@@ -16,6 +16,7 @@ from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetGoal
 from kapsa.fleet.orchestrator.ports.leases import LeaseError
 from kapsa.fleet.orchestrator.ports.transactions import Connection
+from kapsa.fleet.orchestrator.ports.vault import SealedSecret
 
 __all__ = [
     "ApprovalStore",
@@ -144,8 +145,8 @@ class RolloutStore(Protocol):
         """Lock a deployment's row and return it. Raises `FenceLost` or `UnknownObject`."""
         ...
 
-    async def secret_values(self, connection: Connection, deployment_id: uuid.UUID) -> dict[str, Any]:
-        """Return the secret values of a deployment, opened."""
+    async def secret_values(self, connection: Connection, deployment_id: uuid.UUID) -> SealedSecret | None:
+        """Return the secret values of a deployment, sealed."""
         ...
 
     async def save(
@@ -245,8 +246,8 @@ class RolloutStore(Protocol):
 
     async def bundle(
         self, connection: Connection, deployment_id: uuid.UUID, cluster_id: uuid.UUID
-    ) -> ReleaseBundle | None:
-        """Return what is applied to a cluster, opened."""
+    ) -> SealedSecret | None:
+        """Return what is applied to a cluster, sealed."""
         ...
 
     async def installation(

@@ -6,6 +6,7 @@ worker      does the next step of one cluster, and writes the outcome under its 
 notices     events for webhooks when a deployment ends, stops or turns back
 steps       what is done in each step
 turn        one look at a cluster: what a step sees, and what it may answer
+rollout_secrets  opens what is applied to a cluster, with no transaction open
 renewal     keeps a lease while a step runs
 settings    intervals, patience and limits
 """

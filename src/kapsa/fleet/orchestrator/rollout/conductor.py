@@ -16,15 +16,16 @@ from kapsa.fleet.domain.rollout.deployments import (
 from kapsa.fleet.domain.rollout.rollouts import RolloutCourse, steer
 from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetGoal, TargetStep, check_step
 from kapsa.fleet.orchestrator.approval_requests import ApprovalDesk
-from kapsa.fleet.orchestrator.planner import PlannedRollout, PlanRequest, RolloutPlanner
+from kapsa.fleet.orchestrator.planner import PlannedRollout, RolloutPlanner
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.plan_sources import FleetRegistry
 from kapsa.fleet.orchestrator.ports.rollouts import FenceLost, RolloutClaim, RolloutStore
 from kapsa.fleet.orchestrator.ports.telemetry import UNREPORTED, RolloutReporter
 from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
 from kapsa.fleet.orchestrator.rollout.notices import DeploymentNotices
-from kapsa.fleet.orchestrator.rollout.plan_input import gather
+from kapsa.fleet.orchestrator.rollout.plan_input import PlanInput, gather, opened
 from kapsa.fleet.orchestrator.rollout.plan_outcome import PlanDesk
+from kapsa.fleet.orchestrator.rollout.rollout_secrets import RolloutSecrets
 from kapsa.fleet.orchestrator.rollout.settings import EngineSettings
 from kapsa.fleet.orchestrator.rollout.worker import installed
 
@@ -51,6 +52,7 @@ class RolloutConductor:
         planner: RolloutPlanner,
         desk: ApprovalDesk,
         notices: DeploymentNotices,
+        secrets: RolloutSecrets,
         settings: EngineSettings,
         *,
         reporter: RolloutReporter = UNREPORTED,
@@ -61,6 +63,7 @@ class RolloutConductor:
         self._planner = planner
         self._desk = desk
         self._notices = notices
+        self._secrets = secrets
         self._settings = settings
         self._reporter = reporter
         self._plans = PlanDesk(store, registry, desk, settings)
@@ -95,7 +98,7 @@ class RolloutConductor:
         return await self._plan(claim, deployment, needed)
 
     async def _plan(
-        self, claim: RolloutClaim, deployment: VersionDeployment, needed: PlanRequest | str
+        self, claim: RolloutClaim, deployment: VersionDeployment, needed: PlanInput | str
     ) -> _Change | None:
         """Make the plan, with no transaction open, and store what follows from it."""
         outcome: PlannedRollout | ClusterUnreachable | str
@@ -104,7 +107,8 @@ class RolloutConductor:
         else:
             try:
                 with self._reporter.planning(deployment):
-                    outcome = await self._planner.plan(needed)
+                    request = await opened(needed, deployment.id, self._secrets)
+                    outcome = await self._planner.plan(request)
             except InvalidInput as error:
                 outcome = str(error)
             except ClusterUnreachable as error:

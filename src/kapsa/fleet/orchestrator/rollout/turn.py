@@ -14,7 +14,9 @@ from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetGoal, Target
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterOperations
 from kapsa.fleet.orchestrator.ports.helm import HelmReleases
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard
-from kapsa.fleet.orchestrator.ports.rollouts import OperatorInstallation, ReleaseBundle
+from kapsa.fleet.orchestrator.ports.rollouts import OperatorInstallation
+from kapsa.fleet.orchestrator.ports.vault import SealedSecret
+from kapsa.fleet.orchestrator.rollout.rollout_secrets import RolloutSecrets
 from kapsa.fleet.orchestrator.rollout.settings import EngineSettings
 
 __all__ = ["POSTPONE", "ClusterServices", "ClusterTurn"]
@@ -26,10 +28,11 @@ _ENDS_OF_ROLLBACK = frozenset({TargetStep.ROLLED_BACK, TargetStep.ROLLBACK_FAILE
 
 
 class ClusterServices(msgspec.Struct, frozen=True):
-    """The ports through which steps act on clusters."""
+    """What steps act with: the ports on clusters, and the secrets that are applied there."""
 
     helm: HelmReleases
     clusters: ClusterOperations
+    secrets: RolloutSecrets
 
 
 class ClusterTurn(msgspec.Struct, frozen=True):
@@ -39,8 +42,8 @@ class ClusterTurn(msgspec.Struct, frozen=True):
     target: RolloutTarget
     cluster: ManagedCluster | None
     """None once the cluster is deleted."""
-    bundle: ReleaseBundle | None
-    """Read for the steps that apply it."""
+    bundle: SealedSecret | None
+    """Read for the steps that apply it. They open it: a cluster that turns back needs no keys."""
     installation: OperatorInstallation | None
     held: bool
     """True if an active deployment includes the cluster, for the step that removes a retained release."""

@@ -3,6 +3,7 @@
 import uuid
 
 import msgspec
+import structlog
 from sqlalchemy import cast, delete, func, select
 from sqlalchemy.dialects.postgresql import JSONB, JSONPATH, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -10,9 +11,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from kapsa.fleet.domain.rollout.plans import ClusterPlan, RolloutPlan
 from kapsa.fleet.infrastructure.postgres.tables.rollouts import deployment_bundle, deployment_plan
 from kapsa.fleet.orchestrator.ports.rollouts import ReleaseBundle
-from kapsa.fleet.orchestrator.ports.vault import KeyVault
+from kapsa.fleet.orchestrator.ports.vault import KeyVault, SealedSecret, VaultError
 
 __all__ = ["PlanRows"]
+
+log = structlog.get_logger()
 
 PURPOSE = "deployment-bundle"
 
@@ -81,15 +84,15 @@ class PlanRows:
 
     async def bundle(
         self, connection: AsyncConnection, deployment_id: uuid.UUID, cluster_id: uuid.UUID
-    ) -> ReleaseBundle | None:
-        """Return what is applied to a cluster, opened."""
+    ) -> SealedSecret | None:
+        """Return what is applied to a cluster, sealed; None if it is damaged, as if there were none."""
         table = deployment_bundle
         query = select(table.c.sealed).where(
             table.c.deployment_id == deployment_id, table.c.cluster_id == cluster_id
         )
-        sealed = (await connection.execute(query)).scalar_one_or_none()
-        if sealed is None:
+        try:
+            sealed: SealedSecret | None = (await connection.execute(query)).scalar_one_or_none()
+        except VaultError as error:
+            log.warning("a stored manifest is damaged", deploymentId=str(deployment_id), error=str(error))
             return None
-        row = f"{deployment_id}/{cluster_id}"
-        opened = await self._vault.open(sealed, PURPOSE, table.name, row, 1)
-        return msgspec.msgpack.decode(opened, type=ReleaseBundle)
+        return sealed

@@ -45,7 +45,7 @@ from kapsa.fleet.orchestrator.ports.rollouts import (
     ReleaseBundle,
     RolloutClaim,
 )
-from kapsa.fleet.orchestrator.ports.vault import KeyVault
+from kapsa.fleet.orchestrator.ports.vault import KeyVault, SealedSecret
 
 __all__ = ["PostgresRollouts"]
 
@@ -149,14 +149,13 @@ class PostgresRollouts:
             raise FenceLost(f"deployment {deployment_id} has fence {row.fence}, and not {fence}")
         return msgspec.convert(row.document, VersionDeployment)
 
-    async def secret_values(self, connection: AsyncConnection, deployment_id: uuid.UUID) -> dict[str, Any]:
-        """Return the secret values of a deployment, opened."""
+    async def secret_values(
+        self, connection: AsyncConnection, deployment_id: uuid.UUID
+    ) -> SealedSecret | None:
+        """Return the secret values of a deployment, sealed."""
         query = select(deployment.c.secret_values).where(deployment.c.id == deployment_id)
-        sealed = (await connection.execute(query)).scalar_one_or_none()
-        if sealed is None:
-            return {}
-        plain = await self._vault.open(sealed, SECRET_PURPOSE, deployment.name, str(deployment_id), 1)
-        return msgspec.json.decode(plain, type=dict[str, Any])
+        sealed: SealedSecret | None = (await connection.execute(query)).scalar_one_or_none()
+        return sealed
 
     async def save(
         self,
@@ -385,8 +384,8 @@ class PostgresRollouts:
 
     async def bundle(
         self, connection: AsyncConnection, deployment_id: uuid.UUID, cluster_id: uuid.UUID
-    ) -> ReleaseBundle | None:
-        """Return what is applied to a cluster, opened."""
+    ) -> SealedSecret | None:
+        """Return what is applied to a cluster, sealed."""
         return await self._plans.bundle(connection, deployment_id, cluster_id)
 
     async def installation(

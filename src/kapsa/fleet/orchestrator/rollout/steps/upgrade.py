@@ -8,6 +8,8 @@ from kapsa.fleet.domain.rollout.releases import IntentMatch, ReleaseIntent, matc
 from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetStep
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterNotReady, ClusterRefused, CrdRequest
 from kapsa.fleet.orchestrator.ports.helm import HelmFailed, HelmInterrupted, HelmRefused, UpgradeRequest
+from kapsa.fleet.orchestrator.ports.rollouts import ReleaseBundle
+from kapsa.fleet.orchestrator.ports.vault import VaultError, VaultUnavailable
 from kapsa.fleet.orchestrator.rollout.approved_manifest import without_crds
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices, ClusterTurn
 
@@ -37,13 +39,20 @@ async def upgrade(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget
 
 
 async def _apply(turn: ClusterTurn, services: ClusterServices, intent: ReleaseIntent) -> RolloutTarget:
-    # Large CRDs take a while to parse.
-    request = await asyncio.to_thread(_request, turn, intent)
-    if request is None:
+    try:
+        bundle = await _opened(turn, services)
+    except VaultUnavailable as error:
+        return turn.wait_or_give_up("KeysUnavailable", str(error))
+    except VaultError as error:
+        message = f"the stored manifest cannot be opened: {error}. Abort the deployment, then retry it"
+        return turn.stall("ManifestUnreadable", message)
+    if bundle is None or _digest(bundle.manifest) != turn.target.manifest_digest:
         message = "the stored manifest is not the one that was planned: abort the deployment, then retry it"
         return turn.stall("ManifestChanged", message)
+    # Large CRDs take a while to parse.
+    request = await asyncio.to_thread(_request, turn, intent, bundle)
     try:
-        await services.clusters.apply_crds(_crds(turn), turn.guard)
+        await services.clusters.apply_crds(_crds(turn, bundle), turn.guard)
     except ClusterRefused as error:
         return turn.end(TargetStep.FAILED, "CrdsRefused", str(error))
     except ClusterNotReady as error:
@@ -59,19 +68,24 @@ async def _apply(turn: ClusterTurn, services: ClusterServices, intent: ReleaseIn
     return _applied(turn, revision)
 
 
-def _request(turn: ClusterTurn, intent: ReleaseIntent) -> UpgradeRequest | None:
-    """Return the request, or None unless the stored manifest has the approved digest."""
+async def _opened(turn: ClusterTurn, services: ClusterServices) -> ReleaseBundle | None:
     if turn.bundle is None:
         return None
-    if "sha256:" + hashlib.sha256(turn.bundle.manifest).hexdigest() != turn.target.manifest_digest:
-        return None
+    return await services.secrets.open_bundle(turn.deployment.id, turn.target.cluster_id, turn.bundle)
+
+
+def _digest(manifest: bytes) -> str:
+    return "sha256:" + hashlib.sha256(manifest).hexdigest()
+
+
+def _request(turn: ClusterTurn, intent: ReleaseIntent, bundle: ReleaseBundle) -> UpgradeRequest:
     deployment = turn.deployment
     return UpgradeRequest(
         cluster_id=turn.target.cluster_id,
         release=intent.release,
         chart_digest=deployment.chart_digest,
-        manifest=without_crds(turn.bundle.manifest),
-        values=turn.bundle.values,
+        manifest=without_crds(bundle.manifest),
+        values=bundle.values,
         labels=intent.labels,
         description=f"{deployment.operator_name} {deployment.version}, deployment {deployment.id}",
         on_conflict=deployment.on_conflict,
@@ -79,16 +93,15 @@ def _request(turn: ClusterTurn, intent: ReleaseIntent) -> UpgradeRequest | None:
     )
 
 
-def _crds(turn: ClusterTurn) -> CrdRequest:
+def _crds(turn: ClusterTurn, bundle: ReleaseBundle) -> CrdRequest:
     target = turn.target
-    manifest = turn.bundle.manifest if turn.bundle is not None else b""
     return CrdRequest(
         cluster_id=target.cluster_id,
         chart_digest=turn.deployment.chart_digest,
         deployment_id=turn.deployment.id,
         live=target.live,
         next=target.next,
-        manifest=manifest,
+        manifest=bundle.manifest,
         base_chart=target.base_digest if target.base_revision else None,
     )
 

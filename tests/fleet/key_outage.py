@@ -1,0 +1,65 @@
+"""A vault whose keys a test takes away, or makes slow, as an outage of Vault does."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kapsa.fleet.infrastructure.vault.encryption_keys import FixedKeys, KeyRing, new_key_text
+from kapsa.fleet.infrastructure.vault.envelope_vault import EnvelopeVault
+from kapsa.fleet.infrastructure.vault.key_wrapper import WrappedKey
+from kapsa.fleet.infrastructure.vault.local_vault import LocalKeyWrapper
+from kapsa.fleet.orchestrator.ports.vault import VaultError, VaultUnavailable
+
+AWAY = "Vault is sealed: unseal it"
+LOST = "the ciphertext was changed"
+
+
+class OutageWrapper(LocalKeyWrapper):
+    """Keys that are there, away, or lost for good."""
+
+    def __init__(self) -> None:
+        super().__init__(FixedKeys(KeyRing.parse(new_key_text(), "test")))
+        self.away = False
+        self.seconds = 0.0
+        """Time that each call takes."""
+        self.calls = 0
+        self.at_once = 0
+        """The largest number of calls at the same time."""
+        self._under_way = 0
+        self._made: set[bytes] = set()
+        self._lost: set[bytes] = set()
+
+    def lose(self) -> None:
+        """Lose what was sealed so far: it can never be opened again."""
+        self._lost |= self._made
+
+    async def wrap(self, data_key: bytes) -> WrappedKey:
+        await self._answer()
+        wrapped = await super().wrap(data_key)
+        self._made.add(wrapped.wrapped)
+        return wrapped
+
+    async def unwrap(self, key: WrappedKey) -> bytes:
+        await self._answer()
+        if key.wrapped in self._lost:
+            raise VaultError(LOST)
+        return await super().unwrap(key)
+
+    async def _answer(self) -> None:
+        self.calls += 1
+        self._under_way += 1
+        self.at_once = max(self.at_once, self._under_way)
+        try:
+            await asyncio.sleep(self.seconds)
+        finally:
+            self._under_way -= 1
+        if self.away:
+            raise VaultUnavailable(AWAY)
+
+
+class OutageVault(EnvelopeVault):
+    """A vault on keys that a test can take away."""
+
+    def __init__(self) -> None:
+        self.keys = OutageWrapper()
+        super().__init__(self.keys)
