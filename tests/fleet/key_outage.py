@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
+from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.vault.encryption_keys import FixedKeys, KeyRing, new_key_text
 from kapsa.fleet.infrastructure.vault.envelope_vault import EnvelopeVault
 from kapsa.fleet.infrastructure.vault.key_wrapper import WrappedKey
 from kapsa.fleet.infrastructure.vault.local_vault import LocalKeyWrapper
 from kapsa.fleet.orchestrator.ports.vault import VaultError, VaultUnavailable
+
+_IN_TRANSACTION = contextvars.ContextVar("_IN_TRANSACTION", default=False)
 
 AWAY = "Vault is sealed: unseal it"
 LOST = "the ciphertext was changed"
@@ -25,6 +32,8 @@ class OutageWrapper(LocalKeyWrapper):
         self.calls = 0
         self.at_once = 0
         """The largest number of calls at the same time."""
+        self.in_transactions = 0
+        """Calls by a task that had a transaction open, of a database that is watched."""
         self._under_way = 0
         self._made: set[bytes] = set()
         self._lost: set[bytes] = set()
@@ -47,6 +56,7 @@ class OutageWrapper(LocalKeyWrapper):
 
     async def _answer(self) -> None:
         self.calls += 1
+        self.in_transactions += _IN_TRANSACTION.get()
         self._under_way += 1
         self.at_once = max(self.at_once, self._under_way)
         try:
@@ -63,3 +73,19 @@ class OutageVault(EnvelopeVault):
     def __init__(self) -> None:
         self.keys = OutageWrapper()
         super().__init__(self.keys)
+
+
+def watch_transactions(database: Database) -> None:
+    """Let a database note which tasks have a transaction open: none of them may wait for keys."""
+    begin = database.transaction
+
+    @asynccontextmanager
+    async def transaction(**options: Any) -> AsyncIterator[Any]:
+        async with begin(**options) as connection:
+            token = _IN_TRANSACTION.set(True)
+            try:
+                yield connection
+            finally:
+                _IN_TRANSACTION.reset(token)
+
+    database.transaction = transaction  # type: ignore[method-assign]

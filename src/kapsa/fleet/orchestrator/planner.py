@@ -23,6 +23,7 @@ from kapsa.fleet.domain.rollout.strategies import (
     stages,
 )
 from kapsa.fleet.domain.values import leaf_paths, merge_values, values_digest
+from kapsa.fleet.orchestrator.bounded_calls import bounded
 from kapsa.fleet.orchestrator.hidden_texts import shown_values
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.plan_sources import (
@@ -84,24 +85,22 @@ class RolloutPlanner:
         """Return the plan of a deployment.
 
         Raises `InvalidInput` if it can never work, and `ClusterUnreachable` if a cluster does not answer and the
-        policy is to wait for it.
+        policy is to wait for it, and `VaultUnavailable` if secret values cannot be opened now.
         """
-        limit = asyncio.Semaphore(PARALLEL)
-        results = await asyncio.gather(*(self._bounded(limit, request, each) for each in request.clusters))
+        results = await bounded(PARALLEL, (self._reached(request, each) for each in request.clusters))
         reached = [result for result in results if isinstance(result, tuple)]
         offline = [result for result in results if isinstance(result, ClusterUnreachable)]
         if offline and (request.on_offline is OfflinePolicy.WAIT or not reached):
             raise offline[0]
         return _assembled(request, reached)
 
-    async def _bounded(
-        self, limit: asyncio.Semaphore, request: PlanRequest, cluster: ManagedCluster
+    async def _reached(
+        self, request: PlanRequest, cluster: ManagedCluster
     ) -> tuple[ClusterPlan, ReleaseBundle] | ClusterUnreachable:
-        async with limit:
-            try:
-                return await self._cluster(request, cluster)
-            except ClusterUnreachable as error:
-                return ClusterUnreachable(f"{cluster.name} does not answer: {error}")
+        try:
+            return await self._cluster(request, cluster)
+        except ClusterUnreachable as error:
+            return ClusterUnreachable(f"{cluster.name} does not answer: {error}")
 
     async def _cluster(
         self, request: PlanRequest, cluster: ManagedCluster

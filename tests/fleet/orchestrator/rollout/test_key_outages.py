@@ -32,6 +32,44 @@ async def at_second_stage(database: Database) -> tuple[RolloutHarness, OutageWra
     return fleet, keys, made
 
 
+async def test_a_plan_waits_for_the_keys_says_so_and_is_made_once_they_are_back(database: Database) -> None:
+    fleet, keys = await registered(database)
+    made = await fleet.create(CANARY, secret_values={"password": "hunter2hunter2"})
+    keys.away = True
+    await fleet.pass_time(PATIENCE - timedelta(seconds=10))
+    waiting = await fleet.deployment(made.id)
+    assert (waiting.phase, waiting.waits_for) == (DeploymentPhase.PLANNING, AWAY)
+    assert waiting.deadline is not None
+    keys.away = False
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+
+
+async def test_a_plan_that_cannot_be_sealed_waits_and_fails_once_its_patience_is_over(
+    database: Database,
+) -> None:
+    fleet, keys = await registered(database)
+    made = await fleet.create(CANARY)
+    keys.away = True
+    await fleet.pass_time(PATIENCE - timedelta(seconds=10))
+    waiting = await fleet.deployment(made.id)
+    assert (waiting.phase, waiting.waits_for) == (DeploymentPhase.PLANNING, AWAY)
+    await fleet.run()
+    failed = await fleet.deployment(made.id)
+    assert failed.phase is DeploymentPhase.FAILED
+    assert AWAY in failed.message
+
+
+async def test_secret_values_that_can_never_be_opened_fail_the_plan(database: Database) -> None:
+    fleet, keys = await registered(database)
+    made = await fleet.create(CANARY, secret_values={"password": "hunter2hunter2"})
+    keys.lose()
+    await fleet.settle()
+    failed = await fleet.deployment(made.id)
+    assert failed.phase is DeploymentPhase.FAILED
+    assert LOST in failed.message
+
+
 async def test_an_upgrade_waits_for_the_keys_says_so_and_goes_on(database: Database) -> None:
     fleet, keys, made = await at_second_stage(database)
     keys.away = True

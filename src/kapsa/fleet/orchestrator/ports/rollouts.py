@@ -3,7 +3,7 @@
 # ruff: noqa: N818 - the names say what happened
 
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -229,9 +229,9 @@ class RolloutStore(Protocol):
         deployment_id: uuid.UUID,
         plan: RolloutPlan,
         digest: str,
-        bundles: dict[uuid.UUID, ReleaseBundle],
+        bundles: Mapping[uuid.UUID, SealedSecret],
     ) -> None:
-        """Store the plan in place of the one before, its bundles sealed."""
+        """Store the plan in place of the one before, with its sealed bundles."""
         ...
 
     async def plan(self, connection: Connection, deployment_id: uuid.UUID) -> RolloutPlan | None:

@@ -16,15 +16,16 @@ from kapsa.fleet.domain.rollout.deployments import (
 from kapsa.fleet.domain.rollout.rollouts import RolloutCourse, steer
 from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetGoal, TargetStep, check_step
 from kapsa.fleet.orchestrator.approval_requests import ApprovalDesk
-from kapsa.fleet.orchestrator.planner import PlannedRollout, RolloutPlanner
+from kapsa.fleet.orchestrator.planner import RolloutPlanner
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.plan_sources import FleetRegistry
 from kapsa.fleet.orchestrator.ports.rollouts import FenceLost, RolloutClaim, RolloutStore
 from kapsa.fleet.orchestrator.ports.telemetry import UNREPORTED, RolloutReporter
 from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
+from kapsa.fleet.orchestrator.ports.vault import VaultError, VaultUnavailable
 from kapsa.fleet.orchestrator.rollout.notices import DeploymentNotices
 from kapsa.fleet.orchestrator.rollout.plan_input import PlanInput, gather, opened
-from kapsa.fleet.orchestrator.rollout.plan_outcome import PlanDesk
+from kapsa.fleet.orchestrator.rollout.plan_outcome import PlanDesk, SealedPlan
 from kapsa.fleet.orchestrator.rollout.rollout_secrets import RolloutSecrets
 from kapsa.fleet.orchestrator.rollout.settings import EngineSettings
 from kapsa.fleet.orchestrator.rollout.worker import installed
@@ -101,18 +102,7 @@ class RolloutConductor:
         self, claim: RolloutClaim, deployment: VersionDeployment, needed: PlanInput | str
     ) -> _Change | None:
         """Make the plan, with no transaction open, and store what follows from it."""
-        outcome: PlannedRollout | ClusterUnreachable | str
-        if isinstance(needed, str):
-            outcome = needed
-        else:
-            try:
-                with self._reporter.planning(deployment):
-                    request = await opened(needed, deployment.id, self._secrets)
-                    outcome = await self._planner.plan(request)
-            except InvalidInput as error:
-                outcome = str(error)
-            except ClusterUnreachable as error:
-                outcome = error
+        outcome = needed if isinstance(needed, str) else await self._make(deployment, needed)
         async with self._transactions.transaction() as connection:
             deployment = await self._store.lock(connection, claim.deployment_id, fence=claim.fence)
             if deployment.phase is not DeploymentPhase.PLANNING:
@@ -120,12 +110,29 @@ class RolloutConductor:
             now = await self._store.now(connection)
             if isinstance(outcome, str):
                 return await self._fail(connection, deployment, outcome, now)
-            if isinstance(outcome, ClusterUnreachable):
-                return await self._wait_for_cluster(connection, deployment, str(outcome), now)
+            if isinstance(outcome, Exception):
+                return await self._wait(connection, deployment, str(outcome), now)
             after, next_run_at = await self._plans.store(connection, deployment, outcome, now)
             return await self._finish(connection, deployment, after, next_run_at)
 
-    async def _wait_for_cluster(
+    async def _make(
+        self, deployment: VersionDeployment, needed: PlanInput
+    ) -> SealedPlan | ClusterUnreachable | VaultUnavailable | str:
+        """Return the plan, the error of what has to come back before there can be one, or why there never can."""
+        try:
+            with self._reporter.planning(deployment):
+                # Before clusters are asked: a plan that cannot be sealed would have to be made again.
+                await self._secrets.check(deployment.id)
+                request = await opened(needed, deployment.id, self._secrets)
+                planned = await self._planner.plan(request)
+                bundles = await self._secrets.seal_bundles(deployment.id, planned.bundles)
+            return SealedPlan(planned.plan, bundles)
+        except (ClusterUnreachable, VaultUnavailable) as error:
+            return error
+        except (InvalidInput, VaultError) as error:
+            return str(error)
+
+    async def _wait(
         self, connection: Connection, deployment: VersionDeployment, message: str, now: datetime
     ) -> _Change:
         deadline = deployment.deadline if deployment.waits_for else None

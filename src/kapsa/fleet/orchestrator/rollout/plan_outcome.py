@@ -1,5 +1,6 @@
 """The outcome of a plan: it fails, waits for approval, waits for a slot, or begins."""
 
+import uuid
 from datetime import datetime
 
 import msgspec
@@ -8,16 +9,23 @@ from kapsa.fleet.domain.rollout.deployments import DeploymentPhase, VersionDeplo
 from kapsa.fleet.domain.rollout.plans import RolloutPlan, plan_digest
 from kapsa.fleet.domain.rollout.targets import DELETED, TargetStep
 from kapsa.fleet.orchestrator.approval_requests import ApprovalDesk
-from kapsa.fleet.orchestrator.planner import PlannedRollout
 from kapsa.fleet.orchestrator.ports.plan_sources import FleetRegistry
 from kapsa.fleet.orchestrator.ports.rollouts import RolloutStore
 from kapsa.fleet.orchestrator.ports.transactions import Connection
+from kapsa.fleet.orchestrator.ports.vault import SealedSecret
 from kapsa.fleet.orchestrator.rollout.plan_input import remaining
 from kapsa.fleet.orchestrator.rollout.settings import EngineSettings
 
-__all__ = ["PlanDesk"]
+__all__ = ["PlanDesk", "SealedPlan"]
 
 PROBLEMS_SHOWN = 5
+
+
+class SealedPlan(msgspec.Struct, frozen=True):
+    """A plan, and what it applies to each cluster, sealed."""
+
+    plan: RolloutPlan
+    bundles: dict[uuid.UUID, SealedSecret]
 
 
 class PlanDesk:
@@ -51,7 +59,7 @@ class PlanDesk:
         return ""
 
     async def store(
-        self, connection: Connection, deployment: VersionDeployment, planned: PlannedRollout, now: datetime
+        self, connection: Connection, deployment: VersionDeployment, planned: SealedPlan, now: datetime
     ) -> tuple[VersionDeployment, datetime | None]:
         """Store a plan. Return the deployment as it becomes, and when to look at it again."""
         plan = planned.plan

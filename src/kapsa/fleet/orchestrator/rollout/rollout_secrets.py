@@ -3,7 +3,6 @@
 Keys may be in a Vault that is slow or away. A connection that waits for it would hold locks, and is one of few.
 """
 
-import asyncio
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from kapsa.fleet.orchestrator.bounded_calls import bounded
 from kapsa.fleet.orchestrator.ports.rollouts import ReleaseBundle
 from kapsa.fleet.orchestrator.ports.vault import KeyVault, SealedSecret, VaultError, VaultUnavailable
 
@@ -32,6 +32,10 @@ class RolloutSecrets:
     def __init__(self, vault: KeyVault) -> None:
         self._vault = vault
 
+    async def check(self, deployment_id: uuid.UUID) -> None:
+        """Raise the error of a vault that cannot seal now."""
+        await self._vault.seal(_BUNDLE, _BUNDLE_TABLE, str(deployment_id), 0, b"")
+
     async def open_values(self, deployment_id: uuid.UUID, sealed: SealedSecret | None) -> dict[str, Any]:
         """Return the secret values of a deployment."""
         if sealed is None:
@@ -50,22 +54,27 @@ class RolloutSecrets:
         self, deployment_id: uuid.UUID, sealed: Mapping[uuid.UUID, SealedSecret]
     ) -> dict[uuid.UUID, ReleaseBundle]:
         """Return what is applied to clusters, without what can never be opened again."""
-        limit = asyncio.Semaphore(_PARALLEL)
-        opened: dict[uuid.UUID, ReleaseBundle] = {}
 
-        async def open_one(cluster_id: uuid.UUID, secret: SealedSecret) -> None:
-            async with limit:
-                try:
-                    opened[cluster_id] = await self.open_bundle(deployment_id, cluster_id, secret)
-                except VaultUnavailable:
-                    raise
-                except VaultError as error:
-                    log.warning(
-                        "a stored manifest is lost", deploymentId=str(deployment_id), error=str(error)
-                    )
+        async def open_one(cluster_id: uuid.UUID, secret: SealedSecret) -> ReleaseBundle | None:
+            try:
+                return await self.open_bundle(deployment_id, cluster_id, secret)
+            except VaultUnavailable:
+                raise
+            except VaultError as error:
+                log.warning("a stored manifest is lost", deploymentId=str(deployment_id), error=str(error))
+                return None
 
-        calls = (open_one(cluster_id, secret) for cluster_id, secret in sealed.items())
-        for failure in await asyncio.gather(*calls, return_exceptions=True):
-            if failure is not None:
-                raise failure
-        return opened
+        opened = await bounded(_PARALLEL, (open_one(*each) for each in sealed.items()))
+        return {key: bundle for key, bundle in zip(sealed, opened, strict=True) if bundle is not None}
+
+    async def seal_bundles(
+        self, deployment_id: uuid.UUID, bundles: Mapping[uuid.UUID, ReleaseBundle]
+    ) -> dict[uuid.UUID, SealedSecret]:
+        """Seal what is applied to clusters, each for its own row."""
+
+        async def seal_one(cluster_id: uuid.UUID, bundle: ReleaseBundle) -> SealedSecret:
+            row, content = f"{deployment_id}/{cluster_id}", msgspec.msgpack.encode(bundle)
+            return await self._vault.seal(_BUNDLE, _BUNDLE_TABLE, row, 1, content)
+
+        sealed = await bounded(_PARALLEL, (seal_one(*each) for each in bundles.items()))
+        return dict(zip(bundles, sealed, strict=True))

@@ -1,6 +1,7 @@
-"""Plans and their bundles. A bundle has secret values, and is sealed for its own row."""
+"""Plans and their bundles. A bundle has secret values, and comes here sealed for its own row."""
 
 import uuid
+from collections.abc import Mapping
 
 import msgspec
 import structlog
@@ -10,21 +11,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from kapsa.fleet.domain.rollout.plans import ClusterPlan, RolloutPlan
 from kapsa.fleet.infrastructure.postgres.tables.rollouts import deployment_bundle, deployment_plan
-from kapsa.fleet.orchestrator.ports.rollouts import ReleaseBundle
-from kapsa.fleet.orchestrator.ports.vault import KeyVault, SealedSecret, VaultError
+from kapsa.fleet.orchestrator.ports.vault import SealedSecret, VaultError
 
 __all__ = ["PlanRows"]
 
 log = structlog.get_logger()
 
-PURPOSE = "deployment-bundle"
-
 
 class PlanRows:
     """The rows of plans."""
-
-    def __init__(self, vault: KeyVault) -> None:
-        self._vault = vault
 
     async def save(
         self,
@@ -32,7 +27,7 @@ class PlanRows:
         deployment_id: uuid.UUID,
         plan: RolloutPlan,
         digest: str,
-        bundles: dict[uuid.UUID, ReleaseBundle],
+        bundles: Mapping[uuid.UUID, SealedSecret],
     ) -> None:
         """Store a plan in place of the one before."""
         document = msgspec.to_builtins(plan)
@@ -50,15 +45,9 @@ class PlanRows:
             {
                 "deployment_id": deployment_id,
                 "cluster_id": cluster_id,
-                "sealed": await self._vault.seal(
-                    PURPOSE,
-                    deployment_bundle.name,
-                    f"{deployment_id}/{cluster_id}",
-                    1,
-                    msgspec.msgpack.encode(bundle),
-                ),
+                "sealed": sealed,
             }
-            for cluster_id, bundle in bundles.items()
+            for cluster_id, sealed in bundles.items()
         ]
         if rows:
             await connection.execute(insert(deployment_bundle), rows)

@@ -4,7 +4,7 @@ Lock order: a transaction locks the row of a deployment before the rows of its c
 """
 
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -42,7 +42,6 @@ from kapsa.fleet.orchestrator.ports.rollouts import (
     FenceLost,
     HeldLease,
     OperatorInstallation,
-    ReleaseBundle,
     RolloutClaim,
 )
 from kapsa.fleet.orchestrator.ports.vault import KeyVault, SealedSecret
@@ -59,7 +58,7 @@ class PostgresRollouts:
 
     def __init__(self, vault: KeyVault) -> None:
         self._vault = vault
-        self._plans = PlanRows(vault)
+        self._plans = PlanRows()
         self._installations = InstallationRows()
 
     async def now(self, connection: AsyncConnection) -> datetime:
@@ -367,9 +366,9 @@ class PostgresRollouts:
         deployment_id: uuid.UUID,
         plan: RolloutPlan,
         digest: str,
-        bundles: dict[uuid.UUID, ReleaseBundle],
+        bundles: Mapping[uuid.UUID, SealedSecret],
     ) -> None:
-        """Store the plan in place of the one before, its bundles sealed."""
+        """Store the plan in place of the one before, with its sealed bundles."""
         await self._plans.save(connection, deployment_id, plan, digest, bundles)
 
     async def plan(self, connection: AsyncConnection, deployment_id: uuid.UUID) -> RolloutPlan | None:
