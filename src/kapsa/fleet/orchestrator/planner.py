@@ -25,7 +25,7 @@ from kapsa.fleet.domain.rollout.strategies import (
 from kapsa.fleet.domain.values import leaf_paths, merge_values, values_digest
 from kapsa.fleet.orchestrator.bounded_calls import bounded
 from kapsa.fleet.orchestrator.hidden_texts import shown_values
-from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
+from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable, CredentialUnavailable
 from kapsa.fleet.orchestrator.ports.plan_sources import (
     ChartRenderRequest,
     ClusterInspector,
@@ -85,11 +85,14 @@ class RolloutPlanner:
         """Return the plan of a deployment.
 
         Raises `InvalidInput` if it can never work, and `ClusterUnreachable` if a cluster does not answer and the
-        policy is to wait for it, and `VaultUnavailable` if secret values cannot be opened now.
+        policy is to wait for it, or its credential cannot be opened now, and `VaultUnavailable` if secret values cannot be opened now.
         """
         results = await bounded(PARALLEL, (self._reached(request, each) for each in request.clusters))
         reached = [result for result in results if isinstance(result, tuple)]
         offline = [result for result in results if isinstance(result, ClusterUnreachable)]
+        withheld = [error for error in offline if isinstance(error, CredentialUnavailable)]
+        if withheld:  # the cluster may be there: it is not left out, whatever the policy
+            raise withheld[0]
         if offline and (request.on_offline is OfflinePolicy.WAIT or not reached):
             raise offline[0]
         return _assembled(request, reached)
@@ -99,6 +102,8 @@ class RolloutPlanner:
     ) -> tuple[ClusterPlan, ReleaseBundle] | ClusterUnreachable:
         try:
             return await self._cluster(request, cluster)
+        except CredentialUnavailable as error:
+            return CredentialUnavailable(f"{cluster.name}: {error}")
         except ClusterUnreachable as error:
             return ClusterUnreachable(f"{cluster.name} does not answer: {error}")
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from kapsa.fleet.domain.rollout.deployments import DeploymentPhase, VersionDeployment
+import pytest
+
+from kapsa.fleet.domain.rollout.deployments import DeploymentPhase, OfflinePolicy, VersionDeployment
 from kapsa.fleet.domain.rollout.strategies import CanaryStrategy
-from kapsa.fleet.domain.rollout.targets import TargetStep
+from kapsa.fleet.domain.rollout.targets import TargetState, TargetStep
 from kapsa.fleet.infrastructure.postgres.database import Database
+from kapsa.fleet.orchestrator.ports.clusters import CredentialUnavailable
 from tests.fleet.examples import ADMIN, DEPLOYER
 from tests.fleet.key_outage import AWAY, LOST, OutageVault, OutageWrapper
 from tests.fleet.rollout_harness import NEW, OLD, PATIENCE, RELEASE, RolloutHarness
@@ -128,3 +131,68 @@ async def test_a_manifest_that_can_never_be_opened_pauses_at_once_and_a_retry_re
     await fleet.run()
     assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
     assert all(fleet.clusters[name].chart_of(RELEASE)[1] == NEW for name in DEV)
+
+
+def withhold(fleet: RolloutHarness, *, call: str = "") -> None:
+    """Let the credential of dev-2 be sealed with keys that are away, for these calls or for all."""
+
+    async def on_call(made: str) -> None:
+        if made.startswith(f"dev-2 {call}"):
+            raise CredentialUnavailable(f"its credential cannot be opened now: {AWAY}")
+
+    fleet.clusters.on_call = on_call
+
+
+@pytest.mark.parametrize("call", ["inspect", "history"])
+async def test_a_cluster_whose_credential_cannot_be_opened_is_waited_for_and_never_skipped(
+    database: Database, call: str
+) -> None:
+    fleet, _ = await registered(database)
+    withhold(fleet, call=call)
+    made = await fleet.create(CANARY, on_offline=OfflinePolicy.SKIP)
+    await fleet.pass_time(timedelta(seconds=100))
+    waiting = (await fleet.targets(made.id))["dev-2"]
+    assert waiting.state is TargetState.PENDING
+    if call == "inspect":
+        deployment = await fleet.deployment(made.id)
+        assert (deployment.phase, AWAY in deployment.waits_for) == (DeploymentPhase.PLANNING, True)
+    else:
+        assert AWAY in waiting.waits_for
+        assert waiting.deadline is not None
+    fleet.clusters.on_call = None
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+    assert fleet.clusters["dev-2"].chart_of(RELEASE) == (2, NEW)
+
+
+async def test_a_cluster_whose_credential_stays_closed_pauses_the_deployment(database: Database) -> None:
+    fleet, _ = await registered(database)
+    withhold(fleet, call="history")
+    made = await fleet.create(CANARY)
+    await fleet.pass_time(2 * PATIENCE)
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.PAUSED
+    target = (await fleet.targets(made.id))["dev-2"]
+    assert (target.step, target.reason) == (TargetStep.PREPARE, "KeysUnavailable")
+    fleet.clusters.on_call = None
+    await fleet.deployments.resume(DEPLOYER, made.id)
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+
+
+async def test_a_rollback_that_nobody_could_look_at_says_so_and_can_be_repeated(database: Database) -> None:
+    fleet, _ = await registered(database)
+    made = await fleet.create(CANARY)
+    await fleet.run()
+    withhold(fleet, call="observe")
+    await fleet.deployments.rollback(ADMIN, made.id, reason="enough")
+    await fleet.run()
+    failed = await fleet.deployment(made.id)
+    assert failed.phase is DeploymentPhase.FAILED
+    target = (await fleet.targets(made.id))["dev-2"]
+    assert (target.step, target.reason) == (TargetStep.ROLLBACK_FAILED, "KeysUnavailable")
+    assert "could not be checked after the rollback" in target.message
+    assert "is not healthy" not in target.message
+    fleet.clusters.on_call = None
+    await fleet.deployments.rollback(ADMIN, made.id, reason="look again")
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.ROLLED_BACK

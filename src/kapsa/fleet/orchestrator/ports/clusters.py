@@ -25,6 +25,7 @@ __all__ = [
     "ClusterSession",
     "ClusterUnreachable",
     "CredentialRejected",
+    "CredentialUnavailable",
     "IssuedAccess",
     "ReleaseContent",
     "ServiceAccountRef",
@@ -37,6 +38,10 @@ class ClusterUnreachable(Exception):  # noqa: N818 - named after what happened
 
 class CredentialRejected(ClusterUnreachable):
     """A cluster that does not accept our credential any more."""
+
+
+class CredentialUnavailable(ClusterUnreachable):
+    """A cluster whose credential cannot be opened now. Nothing is wrong with the cluster: it is waited for."""
 
 
 class ClusterIdentity(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ from kapsa.fleet.orchestrator.ports.clusters import (
     ClusterRepository,
     ClusterUnreachable,
     CredentialRejected,
+    CredentialUnavailable,
     IssuedAccess,
     ServiceAccountRef,
 )
@@ -187,8 +188,7 @@ class ClusterCredentials:
                 credential.sealed, credential.purpose, _TABLE, row, credential.version
             )
         except VaultUnavailable as error:
-            # For a rollout that is the same as a cluster that is away: it waits.
-            raise ClusterUnreachable(f"its credential cannot be opened now: {error}") from error
+            raise CredentialUnavailable(f"its credential cannot be opened now: {error}") from error
 
     async def _record(
         self,

@@ -21,7 +21,7 @@ from kapsa.fleet.domain.rollout.targets import (
     check_step,
 )
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone, ClusterNotReady, ClusterRefused
-from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
+from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable, CredentialUnavailable
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard, LeaseLost
 from kapsa.fleet.orchestrator.ports.plan_sources import FleetRegistry
 from kapsa.fleet.orchestrator.ports.rollouts import (
@@ -32,6 +32,7 @@ from kapsa.fleet.orchestrator.ports.rollouts import (
 )
 from kapsa.fleet.orchestrator.ports.telemetry import UNREPORTED, RolloutReporter
 from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
+from kapsa.fleet.orchestrator.ports.vault import VaultUnavailable
 from kapsa.fleet.orchestrator.rollout.settings import EngineSettings
 from kapsa.fleet.orchestrator.rollout.steps.hand_over import (
     await_stop,
@@ -188,6 +189,8 @@ class ClusterWorker:
             raise
         except ClusterGone:
             return _deleted(turn)
+        except (CredentialUnavailable, VaultUnavailable) as error:
+            return turn.wait_or_give_up("KeysUnavailable", str(error))
         except ClusterUnreachable as error:
             return _unreachable(turn, str(error))
         except ClusterRefused as error:

@@ -41,8 +41,8 @@ async def upgrade(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget
 async def _apply(turn: ClusterTurn, services: ClusterServices, intent: ReleaseIntent) -> RolloutTarget:
     try:
         bundle = await _opened(turn, services)
-    except VaultUnavailable as error:
-        return turn.wait_or_give_up("KeysUnavailable", str(error))
+    except VaultUnavailable:
+        raise  # a wait, as for a credential that cannot be opened
     except VaultError as error:
         message = f"the stored manifest cannot be opened: {error}. Abort the deployment, then retry it"
         return turn.stall("ManifestUnreadable", message)

@@ -17,7 +17,7 @@ from kapsa.fleet.domain.health import (
 )
 from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetStep
-from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
+from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable, CredentialUnavailable
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices, ClusterTurn
 
 __all__ = ["validate", "validate_idle", "validate_reverted", "watch"]
@@ -87,7 +87,13 @@ async def validate_reverted(turn: ClusterTurn, services: ClusterServices) -> Rol
             return turn.end(TargetStep.ROLLED_BACK, target.reason, target.message)
         case GateVerdict.WAIT:
             return _continued(turn, progress, verdict, timedelta())
-        case GateVerdict.FAIL | GateVerdict.STALL:
+        case GateVerdict.STALL:
+            message = (
+                f"the earlier version could not be checked after the rollback: {progress.message}. "
+                "Roll the deployment back again to check it"
+            )
+            return turn.end(TargetStep.ROLLBACK_FAILED, progress.reason, message)
+        case GateVerdict.FAIL:
             message = f"the earlier version is not healthy after the rollback: {progress.message}"
             return turn.end(TargetStep.ROLLBACK_FAILED, progress.reason, message)
 
@@ -111,7 +117,8 @@ def _recorded(
     """Return the progress with one more check. An unknown chart digest is not compared."""
     progress = turn.target.progress
     if isinstance(health, ClusterUnreachable):
-        return record_unknown(progress, "Unreachable", str(health), turn.now)
+        reason = "KeysUnavailable" if isinstance(health, CredentialUnavailable) else "Unreachable"
+        return record_unknown(progress, reason, str(health), turn.now)
     expected = turn.deployment.chart_digest if chart_digest is None else chart_digest
     return record_check(
         progress,
