@@ -129,7 +129,7 @@ class RolloutHarness:
         self.audit = AuditRecorder()
         self.policy = policy or ApprovalPolicy()
         self.registry = PostgresRegistry()
-        self.store = PostgresRollouts(self.vault)
+        self.store = PostgresRollouts()
         self.secrets = RolloutSecrets(self.vault)
         self.approval_rows = PostgresApprovals()
         self.now = START
@@ -152,6 +152,7 @@ class RolloutHarness:
             self.audit,
             self.policy,
             OperatorSecrets(PostgresOperators(), self.vault),
+            self.secrets,
             reporter=reporter,
         )
         self.approvals = Approvals(database, self.store, self.approval_rows, self.audit, reporter=reporter)

@@ -55,6 +55,7 @@ from kapsa.fleet.orchestrator.registry.cluster_credentials import ClusterCredent
 from kapsa.fleet.orchestrator.registry.clusters import Clusters
 from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
 from kapsa.fleet.orchestrator.registry.operators import Operators
+from kapsa.fleet.orchestrator.rollout.rollout_secrets import RolloutSecrets
 from tests.fleet.charts import crd
 from tests.fleet.examples import cluster_id
 from tests.fleet.helm_double import FakeClusters
@@ -141,7 +142,7 @@ def use_cases(database: Database, vault: LocalVault) -> UseCases:
     repository, gateway = PostgresClusters(), KubernetesGateway(allow_loopback=True)
     credentials = ClusterCredentials(database, repository, gateway, vault, audit)
     adoptions = Adoptions(database, repository, operators, gateway, credentials, charts, vault, audit)  # type: ignore[arg-type]
-    rollouts, policy = PostgresRollouts(vault), ApprovalPolicy()
+    rollouts, policy = PostgresRollouts(), ApprovalPolicy()
     sources = UnreachableSources(FakeClusters(identify=cluster_id))
     desk = ApprovalDesk(PostgresApprovals(), RecordedOutbox(), policy, ApprovalMail())
     return UseCases(
@@ -159,6 +160,7 @@ def use_cases(database: Database, vault: LocalVault) -> UseCases:
             audit,
             policy,
             OperatorSecrets(operators, vault),
+            RolloutSecrets(vault),
         ),
         approvals=Approvals(database, rollouts, PostgresApprovals(), audit),
     )

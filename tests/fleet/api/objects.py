@@ -33,15 +33,12 @@ from kapsa.fleet.infrastructure.postgres.registry.operator_repository import Pos
 from kapsa.fleet.infrastructure.postgres.rollouts.approvals import PostgresApprovals
 from kapsa.fleet.infrastructure.postgres.rollouts.installations import InstallationRows
 from kapsa.fleet.infrastructure.postgres.rollouts.store import PostgresRollouts
-from kapsa.fleet.infrastructure.vault.encryption_keys import FixedKeys, KeyRing, new_key_text
-from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
 from kapsa.fleet.orchestrator.ports.charts import ChartCrd
 from kapsa.fleet.orchestrator.ports.rollouts import OperatorInstallation
 from tests.fleet.charts import crd
 
 NOW = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
 
-VAULT = LocalVault(FixedKeys(KeyRing.parse(new_key_text(), "test")))
 
 EXCEPTIONS: set[tuple[str, Role, bool]] = {
     *(
@@ -192,7 +189,7 @@ async def _create(connection: Any, creator: str, prefix: str) -> dict[str, str]:
         created_at=NOW,
         expires_at=NOW.replace(year=2100),
     )
-    await PostgresRollouts(VAULT).insert(connection, deployment, [target], {})
+    await PostgresRollouts().insert(connection, deployment, [target], None)
     await PostgresApprovals().insert(connection, [approval])
     installed = OperatorInstallation(cluster.id, operator.id, release, 1, "1.0.0", f"sha256:{prefix}")
     await InstallationRows().record(connection, installed)

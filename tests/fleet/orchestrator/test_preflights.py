@@ -59,7 +59,7 @@ class Planning:
     def __init__(self, registry: Registry, vault: LocalVault) -> None:
         operators, trials = PostgresOperators(), DryRunTrials(registry.clients.client)
         self.registry = registry
-        self.store = PostgresRollouts(vault)
+        self.store = PostgresRollouts()
         self.planner = RolloutPlanner(
             RegisteredValues(registry.database, OperatorSecrets(operators, vault), registry.adoptions),
             StoredChartRenderer(registry.database, operators, trials.api_versions),

@@ -204,7 +204,7 @@ async def manifest_of(fleet: LiveFleet, deployment: str) -> bytes:
     services = fleet.server.services
     cluster = (await fleet.admin.get(f"/deployments/{deployment}/plan"))["plan"]["clusters"][0]["clusterId"]
     async with services.database.transaction() as connection:
-        store = PostgresRollouts(services.vault)
+        store = PostgresRollouts()
         sealed = await store.bundle(connection, uuid.UUID(deployment), uuid.UUID(cluster))
     assert sealed is not None
     secrets = RolloutSecrets(services.vault)

@@ -227,6 +227,7 @@ def target_status(target: RolloutTarget) -> TargetStatus:
 
 
 def requested_deployment(
+    deployment_id: uuid.UUID,
     request: DeploymentRequest,
     operator: ManagedOperator,
     version: OperatorVersion,
@@ -237,7 +238,7 @@ def requested_deployment(
 ) -> VersionDeployment:
     """Return a new deployment for a request that was found to be valid."""
     return VersionDeployment(
-        id=uuid.uuid4(),
+        id=deployment_id,
         operator_id=operator.id,
         operator_name=operator.name,
         version=version.version,

@@ -48,6 +48,7 @@ from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
 from kapsa.fleet.orchestrator.registry.names import check_values
 from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
 from kapsa.fleet.orchestrator.registry.secret_values import refuse_masks
+from kapsa.fleet.orchestrator.rollout.rollout_secrets import RolloutSecrets
 
 __all__ = ["Deployments"]
 
@@ -72,6 +73,7 @@ class Deployments:
         audit: AuditTrail,
         policy: ApprovalPolicy,
         secrets: OperatorSecrets,
+        rollout_secrets: RolloutSecrets,
         *,
         reporter: RolloutReporter = UNREPORTED,
     ) -> None:
@@ -83,6 +85,7 @@ class Deployments:
         self._audit = audit
         self._policy = policy
         self._secrets = secrets
+        self._rollout_secrets = rollout_secrets
         self._reporter = reporter
 
     async def create(
@@ -95,17 +98,21 @@ class Deployments:
         """
         _require_writer(principal)
         _check_request(principal, request)
+        seen, request = await self._sealed(request)
+        deployment_id = uuid.uuid4()
+        secret_values = await self._rollout_secrets.seal_values(deployment_id, request.secret_values)
         async with self._transactions.transaction() as connection:
             operator, version, clusters, strategy = await self._resolve(connection, request)
+            if (operator.id, operator.version) != (seen.id, seen.version):
+                raise StateConflict(f"operator {operator.name} was changed meanwhile: send the request again")
             if await self._store.rolling_back(connection, operator.id):
                 raise StateConflict(f"a rollback of {operator.name} is under way: wait until it ends")
-            request = await self._sealed(connection, operator, request)
             now = await self._store.now(connection)
             deployment = requested_deployment(
-                request, operator, version, strategy, principal.subject, now, trace_parent
+                deployment_id, request, operator, version, strategy, principal.subject, now, trace_parent
             )
             targets = [requested_target(deployment, operator, cluster) for cluster in clusters]
-            await self._store.insert(connection, deployment, targets, request.secret_values)
+            await self._store.insert(connection, deployment, targets, secret_values)
             await self._record(
                 connection,
                 principal,
@@ -121,9 +128,9 @@ class Deployments:
         """Return the plan of a deployment without requesting it: a dry run."""
         _require_writer(principal)
         _check_request(principal, request)
+        _, request = await self._sealed(request)
         async with self._transactions.transaction() as connection:
             operator, version, clusters, strategy = await self._resolve(connection, request)
-            request = await self._sealed(connection, operator, request)
             installations = {
                 cluster.id: installation
                 for cluster in clusters
@@ -339,11 +346,13 @@ class Deployments:
         _check_direct(strategy, clusters, request.force_reason)
         return operator, version, clusters, strategy
 
-    async def _sealed(
-        self, connection: Connection, operator: ManagedOperator, request: DeploymentRequest
-    ) -> DeploymentRequest:
-        secret = await self._secrets.values(connection, operator.id)
-        return await asyncio.to_thread(sealed_request, request, secret)
+    async def _sealed(self, request: DeploymentRequest) -> tuple[ManagedOperator, DeploymentRequest]:
+        """Return the operator, and the request with what shows one of its secrets among the secret values."""
+        async with self._transactions.transaction() as connection:
+            operator, *_ = await self._resolve(connection, request)
+            stored = await self._secrets.stored_values(connection, operator.id)
+        secret = await self._secrets.open_values(operator.id, stored)
+        return operator, await asyncio.to_thread(sealed_request, request, secret)
 
     async def _check_version(self, connection: Connection, deployment: VersionDeployment) -> None:
         version = await self._registry.version(connection, deployment.operator_id, deployment.version)

@@ -25,8 +25,10 @@ class RegisteredValues:
     async def layers(self, operator: ManagedOperator, cluster: ManagedCluster) -> LayeredValues:
         """Return the values of an operator on a cluster."""
         async with self._transactions.transaction() as connection:
-            secret = await self._secrets.values(connection, operator.id)
-            adopted = await self._adoptions.values(connection, cluster.id, operator.id)
+            stored = await self._secrets.stored_values(connection, operator.id)
+            adoption = await self._adoptions.stored(connection, cluster.id, operator.id)
+        secret = await self._secrets.open_values(operator.id, stored)
+        adopted = await self._adoptions.open_values(adoption)
         environment = operator.environment_values.get(cluster.environment.value, {})
         own = operator.cluster_values.get(cluster.name, {})
         return LayeredValues(

@@ -67,7 +67,7 @@ def build_rollouts(
     telemetry: TelemetryServices,
 ) -> RolloutServices:
     """Build the rollouts on the registry of a manager."""
-    store, approvals, rows = PostgresRollouts(vault), PostgresApprovals(), PostgresRegistry()
+    store, approvals, rows = PostgresRollouts(), PostgresApprovals(), PostgresRegistry()
     secrets, policy = RolloutSecrets(vault), approval_policy(settings)
     recipients = dict.fromkeys(ClusterEnvironment, settings.approval_recipients)
     url = settings.public_url.rstrip("/")
@@ -98,6 +98,7 @@ def build_rollouts(
             audit,
             policy,
             registry.operator_secrets,
+            secrets,
             reporter=telemetry.rollouts,
         ),
         approvals=Approvals(database, store, approvals, audit, reporter=telemetry.rollouts),

@@ -92,7 +92,8 @@ async def test_a_release_of_helm_is_in_the_inventory_and_adopted_without_a_chang
     cluster = await registry.clusters.get(ADMIN, "dev-1")
     operator = await registry.operators.get(ADMIN, "widget")
     async with registry.database.transaction() as connection:
-        values = await registry.adoptions.values(connection, cluster.id, operator.id)
+        adoption = await registry.adoptions.stored(connection, cluster.id, operator.id)
+    values = await registry.adoptions.open_values(adoption)
     assert values == {"replicas": 3, "password": PASSWORD}
     assert PASSWORD not in repr(adopted) + repr(registry.audit.entries) + repr(inventory)
     with pytest.raises(StateConflict, match="installations"):

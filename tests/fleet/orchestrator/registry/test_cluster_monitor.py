@@ -15,10 +15,8 @@ from kapsa.fleet.domain.principals import Principal, Role
 from kapsa.fleet.domain.registry.clusters import ClusterCondition, ClusterEnvironment
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import PostgresClusters
-from kapsa.fleet.infrastructure.vault.encryption_keys import FixedKeys, KeyRing, new_key_text
 from kapsa.fleet.infrastructure.vault.envelope_vault import EnvelopeVault
-from kapsa.fleet.infrastructure.vault.key_wrapper import WrappedKey
-from kapsa.fleet.infrastructure.vault.local_vault import LocalKeyWrapper, LocalVault
+from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
 from kapsa.fleet.orchestrator.ports.clusters import (
     ClusterIdentity,
     ClusterReading,
@@ -26,11 +24,11 @@ from kapsa.fleet.orchestrator.ports.clusters import (
     IssuedAccess,
     ServiceAccountRef,
 )
-from kapsa.fleet.orchestrator.ports.vault import VaultUnavailable
 from kapsa.fleet.orchestrator.registry.cluster_credentials import ClusterCredentials
 from kapsa.fleet.orchestrator.registry.cluster_monitor import ClusterMonitor, judge_reading
-from kapsa.fleet.orchestrator.registry.clusters import Clusters, RegisterCluster
+from kapsa.fleet.orchestrator.registry.clusters import Clusters, RegisterCluster, UpdateCluster
 from tests.fleet.audit_recorder import AuditRecorder
+from tests.fleet.key_outage import OutageVault, watch_transactions
 
 ADMIN = Principal("ada", frozenset({Role.ADMIN}))
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -159,33 +157,39 @@ async def test_each_cluster_is_checked_once_a_minute_and_an_unreachable_one_stay
     assert manager.audit.actions().count("cluster.check") == 4
 
 
-class SwitchableWrapper(LocalKeyWrapper):
-    """Keys that are away while a test says so."""
-
-    away = False
-
-    async def unwrap(self, key: WrappedKey) -> bytes:
-        if self.away:
-            raise VaultUnavailable("Vault is sealed: unseal it")
-        return await super().unwrap(key)
-
-
 async def test_clusters_are_unhealthy_with_the_reason_while_the_keys_are_away_and_recover_by_themselves(
     database: Database,
 ) -> None:
-    wrapper = SwitchableWrapper(FixedKeys(KeyRing.parse(new_key_text(), "test")))
-    manager = Manager(database, FakeGateway(), EnvelopeVault(wrapper))
+    vault = OutageVault()
+    manager = Manager(database, FakeGateway(), vault)
     database.set_clock(NOW)
     await manager.register("a")
-    wrapper.away = True
+    vault.keys.away = True
     await manager.monitor.run_due()
     health = await manager.clusters.health(ADMIN, "a")
     assert health.condition is ClusterCondition.UNHEALTHY
     assert health.reason == "its credential cannot be opened now: Vault is sealed: unseal it"
-    wrapper.away = False
+    vault.keys.away = False
     database.set_clock(NOW + timedelta(seconds=60))
     await manager.monitor.run_due()
     assert await manager.conditions() == {"a": ClusterCondition.HEALTHY}
+
+
+async def test_no_transaction_of_a_registration_a_renewal_or_an_upload_waits_for_the_keys(
+    database: Database,
+) -> None:
+    watch_transactions(database)
+    vault = OutageVault()
+    manager = Manager(database, FakeGateway(), vault)
+    database.set_clock(NOW)
+    await manager.register("a")
+    database.set_clock(NOW + timedelta(hours=4))
+    await manager.monitor.run_due()
+    assert "cluster.issueToken" in manager.audit.actions()
+    await manager.clusters.update(ADMIN, "a", UpdateCluster(kubeconfig="a"))
+    assert await manager.conditions() == {"a": ClusterCondition.HEALTHY}
+    assert vault.keys.calls >= 6
+    assert vault.keys.in_transactions == 0
 
 
 async def test_replicas_share_the_checks_within_their_bounds(
@@ -246,6 +250,7 @@ async def test_only_one_of_two_tokens_that_were_issued_at_once_is_stored(
     cluster = await manager.clusters.get(ADMIN, "a")
     credentials = ClusterCredentials(database, PostgresClusters(), FakeGateway(), vault, manager.audit)
     for token in (b"first", b"second"):
+        sealed = await credentials.seal_token(cluster, IssuedAccess(token, timedelta(hours=6)), after=1)
         async with database.transaction() as connection:
-            await credentials.put_token(connection, cluster, IssuedAccess(token, timedelta(hours=6)), after=1)
+            await credentials.put(connection, cluster, sealed)
     assert await credentials.access(cluster) == b"first"

@@ -122,9 +122,10 @@ async def test_kube_apiserver_refuses_an_expired_token_and_the_next_check_makes_
     cluster = await register(registry, kubeconfig)
     key = (secure_cluster.real.directory / "service-account.key").read_bytes()
     expired = with_expired_token(await registry.credentials.access(cluster), key)
+    access = IssuedAccess(expired, timedelta(hours=6))
+    token = await registry.credentials.seal_token(cluster, access, after=1)
     async with registry.database.transaction() as connection:
-        access = IssuedAccess(expired, timedelta(hours=6))
-        assert await registry.credentials.put_token(connection, cluster, access, after=1)
+        assert await registry.credentials.put(connection, cluster, token)
     with pytest.raises(CredentialRejected, match="Unauthorized"):
         await who_am_i(registry, cluster)
     registry.database.set_clock(cluster.created_at + timedelta(minutes=1))

@@ -43,7 +43,10 @@ from tests.fleet.rollout_harness import managed_cluster
 class NoAdoptions:
     """A fleet in which no release was adopted."""
 
-    async def values(self, *_: Any) -> dict[str, Any]:
+    async def stored(self, *_: Any) -> None:
+        return None
+
+    async def open_values(self, adoption: None) -> dict[str, Any]:
         return {}
 
 
@@ -156,11 +159,13 @@ async def test_secret_values_and_credentials_are_sealed_masked_and_opened_for_a_
     assert result.operator.has_credentials
     secrets = OperatorSecrets(PostgresOperators(), vault)
     async with database.transaction() as connection:
-        assert await secrets.values(connection, result.operator.id) == {
+        values = await secrets.stored_values(connection, result.operator.id)
+        assert await secrets.open_values(result.operator.id, values) == {
             "admin": {"password": PASSWORD},
             "token": PASSWORD,
         }
-        login = await secrets.login(connection, result.operator.id)
+        stored = await secrets.stored_login(connection, result.operator.id)
+        login = await secrets.open_login(result.operator.id, stored)
         assert login is not None
         assert (login.username, login.password) == ("reader", PASSWORD)
         for table in ("operator", "operator_secret", "operator_version"):
@@ -242,9 +247,9 @@ async def test_an_update_keeps_what_it_leaves_out_and_ignores_masks(
         operator = await PostgresOperators().get(connection, "widget")
         assert operator is not None
         assert operator.values == {"replicas": 3}
-        assert await OperatorSecrets(PostgresOperators(), vault).values(connection, operator.id) == {
-            "token": PASSWORD
-        }
+        secrets = OperatorSecrets(PostgresOperators(), vault)
+        stored = await secrets.stored_values(connection, operator.id)
+    assert await secrets.open_values(operator.id, stored) == {"token": PASSWORD}
     with pytest.raises(VersionMismatch, match="has version 2, not 1"):
         await quick.update(EDITOR, "widget", UpdateOperator(values={}), expected=1)
     erased = await quick.update(EDITOR, "widget", UpdateOperator(secret_values=None, credentials=None))

@@ -12,7 +12,7 @@ from kapsa.fleet.domain.rollout.targets import TargetState, TargetStep
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.orchestrator.ports.clusters import CredentialUnavailable
 from tests.fleet.examples import ADMIN, DEPLOYER
-from tests.fleet.key_outage import AWAY, LOST, OutageVault, OutageWrapper
+from tests.fleet.key_outage import AWAY, LOST, OutageVault, OutageWrapper, watch_transactions
 from tests.fleet.rollout_harness import NEW, OLD, PATIENCE, RELEASE, RolloutHarness
 
 DEV = ("dev-1", "dev-2", "dev-3")
@@ -131,6 +131,18 @@ async def test_a_manifest_that_can_never_be_opened_pauses_at_once_and_a_retry_re
     await fleet.run()
     assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
     assert all(fleet.clusters[name].chart_of(RELEASE)[1] == NEW for name in DEV)
+
+
+async def test_no_transaction_of_a_rollout_waits_for_the_keys(database: Database) -> None:
+    watch_transactions(database)
+    fleet, keys = await registered(database)
+    keys.seconds = 0.01
+    made = await fleet.create(CANARY, secret_values={"password": "hunter2hunter2"})
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+    assert keys.calls >= 1 + 2 * len(DEV)
+    assert keys.in_transactions == 0
+    assert keys.at_once == len(DEV)
 
 
 def withhold(fleet: RolloutHarness, *, call: str = "") -> None:

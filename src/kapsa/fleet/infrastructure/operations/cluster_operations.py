@@ -56,7 +56,7 @@ class ManagedClusterOperations:
     ::
 
         access = LeasedClients(clients.client, database, audit)
-        operations = ManagedClusterOperations(access, database, PostgresOperators(), PostgresRollouts(vault), observer)
+        operations = ManagedClusterOperations(access, database, PostgresOperators(), PostgresRollouts(), observer)
 
     Every write checks the lease right before it, and every session of writes leaves an audit entry.
     """

@@ -130,7 +130,7 @@ class RolloutStore(Protocol):
         connection: Connection,
         deployment: VersionDeployment,
         targets: Iterable[RolloutTarget],
-        secret_values: dict[str, Any],
+        secret_values: SealedSecret | None,
     ) -> None:
         """Insert a deployment. Raises `StateConflict` if another one is active for an operator on a cluster."""
         ...

@@ -115,14 +115,20 @@ class Adoptions:
         await self._store(principal, cluster, operator, content, version)
         return msgspec.structs.replace(plan, adopted=True)
 
-    async def values(
+    async def stored(
         self, connection: Connection, cluster_id: uuid.UUID, operator_id: uuid.UUID
-    ) -> dict[str, Any]:
-        """Return the values of the cluster's layer: those that an adopted release was installed with."""
-        adoption = await self._clusters.adoption(connection, cluster_id, operator_id)
+    ) -> Adoption | None:
+        """Return the adoption of an operator on a cluster, its values sealed."""
+        return await self._clusters.adoption(connection, cluster_id, operator_id)
+
+    async def open_values(self, adoption: Adoption | None) -> dict[str, Any]:
+        """Return the values of the cluster's layer: those that an adopted release was installed with.
+
+        Called with no transaction open, since the vault may be slow.
+        """
         if adoption is None:
             return {}
-        row = _row(cluster_id, operator_id)
+        row = _row(adoption.cluster_id, adoption.operator_id)
         content = await self._vault.open(adoption.values, _PURPOSE, _TABLE, row, adoption.values_version)
         return msgspec.json.decode(content, type=dict[str, Any])
 
@@ -176,21 +182,20 @@ class Adoptions:
         row = _row(cluster.id, operator.id)
         async with self._transactions.transaction() as connection:
             before = await self._clusters.adoption(connection, cluster.id, operator.id)
-            number = before.values_version + 1 if before is not None else 1
-            sealed = await self._vault.seal(
-                _PURPOSE, _TABLE, row, number, msgspec.json.encode(content.values)
-            )
-            adoption = Adoption(
-                cluster_id=cluster.id,
-                operator_id=operator.id,
-                release=operator.name,
-                namespace=operator.namespace,
-                revision=content.release.revision,
-                version=version.version,
-                adopted_by=principal.subject,
-                values_version=number,
-                values=sealed,
-            )
+        number = before.values_version + 1 if before is not None else 1
+        sealed = await self._vault.seal(_PURPOSE, _TABLE, row, number, msgspec.json.encode(content.values))
+        adoption = Adoption(
+            cluster_id=cluster.id,
+            operator_id=operator.id,
+            release=operator.name,
+            namespace=operator.namespace,
+            revision=content.release.revision,
+            version=version.version,
+            adopted_by=principal.subject,
+            values_version=number,
+            values=sealed,
+        )
+        async with self._transactions.transaction() as connection:
             await self._clusters.put_adoption(connection, adoption)
             entry = AuditEntry(
                 actor=principal.subject,

@@ -109,37 +109,35 @@ class ClusterCredentials:
         await self._replace(cluster, issued, reason, after=token.version if token else 0)
         return issued.kubeconfig
 
-    async def put_token(
-        self, connection: Connection, cluster: ManagedCluster, issued: IssuedAccess, *, after: int
+    async def put(
+        self, connection: Connection, cluster: ManagedCluster, credential: ClusterCredential
     ) -> bool:
-        """Seal a token in place of the version before. Return False if another replica was faster: its token stays."""
+        """Store a sealed credential in place of the version before. Return False if another replica was faster."""
+        return await self._repository.put_credential(connection, cluster.id, credential)
+
+    async def seal_token(
+        self, cluster: ManagedCluster, issued: IssuedAccess, *, after: int
+    ) -> ClusterCredential:
+        """Seal the token that follows a version. Called with no transaction open, since the vault may be slow."""
         now = await self._transactions.now()
         version = after + 1
         sealed = await self._vault.seal(_TOKEN, _TABLE, str(cluster.id), version, issued.kubeconfig)
         half = issued.lifetime / 2
-        credential = ClusterCredential(
+        return ClusterCredential(
             _TOKEN,
             version,
             sealed,
             renew_at=now + half * self._rng.uniform(0.9, 1.1),
             expires_at=now + issued.lifetime,
         )
-        return await self._repository.put_credential(connection, cluster.id, credential)
 
-    async def put_upload(
-        self,
-        connection: Connection,
-        cluster: ManagedCluster,
-        kubeconfig: bytes,
-        valid_until: datetime | None = None,
-    ) -> None:
-        """Seal an uploaded kubeconfig in place of the one before, and note when it expires."""
-        before = await self._repository.credential(connection, cluster.id, _UPLOAD)
-        version = before.version + 1 if before is not None else 1
+    async def seal_upload(
+        self, cluster: ManagedCluster, kubeconfig: bytes, valid_until: datetime | None, *, after: int
+    ) -> ClusterCredential:
+        """Seal the uploaded kubeconfig that follows a version, and note when it expires. See `seal_token`."""
+        version = after + 1
         sealed = await self._vault.seal(_UPLOAD, _TABLE, str(cluster.id), version, kubeconfig)
-        await self._repository.put_credential(
-            connection, cluster.id, ClusterCredential(_UPLOAD, version, sealed, expires_at=valid_until)
-        )
+        return ClusterCredential(_UPLOAD, version, sealed, expires_at=valid_until)
 
     async def warnings(self, cluster: ManagedCluster, now: datetime) -> tuple[str, ...]:
         """Return what a person should do before it is too late, without opening the upload."""
@@ -151,10 +149,12 @@ class ClusterCredentials:
         """Erase the uploaded kubeconfig. Return False if there was none."""
         return await self._repository.erase_credential(connection, cluster.id, _UPLOAD)
 
-    async def token_version(self, connection: Connection, cluster: ManagedCluster) -> int:
-        """Return the version of the present token: 0 if there is none."""
-        token = await self._repository.credential(connection, cluster.id, _TOKEN)
-        return token.version if token is not None else 0
+    async def versions(self, cluster: ManagedCluster) -> tuple[int, int]:
+        """Return the versions of the present token and of the present upload: 0 if there is none."""
+        async with self._transactions.transaction() as connection:
+            token = await self._repository.credential(connection, cluster.id, _TOKEN)
+            upload = await self._repository.credential(connection, cluster.id, _UPLOAD)
+        return token.version if token else 0, upload.version if upload else 0
 
     async def token_expiry(self, connection: Connection, cluster: ManagedCluster) -> datetime | None:
         """Return the time at which the present token expires."""
@@ -176,8 +176,9 @@ class ClusterCredentials:
         self, cluster: ManagedCluster, issued: IssuedAccess, reason: str, *, after: int
     ) -> None:
         """Store a token that is used from now on, with an audit entry that has its id."""
+        token = await self.seal_token(cluster, issued, after=after)
         async with self._transactions.transaction() as connection:
-            if await self.put_token(connection, cluster, issued, after=after):
+            if await self.put(connection, cluster, token):
                 details = {"credential": issued.credential_id}
                 await self._record(connection, cluster, "cluster.issueToken", reason, details)
 

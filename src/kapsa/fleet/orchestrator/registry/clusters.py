@@ -22,6 +22,7 @@ from kapsa.fleet.orchestrator.cursors import DEFAULT_LIMIT, check_limit, decode_
 from kapsa.fleet.orchestrator.pages import Page
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
 from kapsa.fleet.orchestrator.ports.clusters import (
+    ClusterCredential,
     ClusterFilter,
     ClusterGateway,
     ClusterIdentity,
@@ -155,13 +156,12 @@ class Clusters:
             server=entered.identity.server,
             health=judge_reading(entered.reading, cluster.created_at),
         )
+        sealed = await self._seal(cluster, entered, b"" if request.discard_upload else kubeconfig)
         async with self._transactions.transaction() as connection:
             inserted = await self._repository.insert(connection, cluster, entered.identity.uid)
             if inserted:
-                await self._credentials.put_token(connection, cluster, entered.issued, after=0)
-                if not request.discard_upload:
-                    valid_until = entered.identity.valid_until
-                    await self._credentials.put_upload(connection, cluster, kubeconfig, valid_until)
+                for each in sealed:
+                    await self._credentials.put(connection, cluster, each)
                 credential = entered.issued.credential_id
                 await self._record(connection, principal, "cluster.register", cluster, credential=credential)
         if not inserted:
@@ -215,16 +215,16 @@ class Clusters:
         check_windows(after.windows, after.freezes)
         kubeconfig = _kubeconfig(request.kubeconfig) if isinstance(request.kubeconfig, str) else b""
         entered = await self._enter(before, kubeconfig) if kubeconfig else None
+        sealed: tuple[ClusterCredential, ...] = ()
         if entered is not None:
             after = msgspec.structs.replace(after, server=entered.identity.server)
+            sealed = await self._seal(before, entered, kubeconfig)
         async with self._transactions.transaction() as connection:
             if not await self._repository.update(connection, after, expected=before.version):
                 raise changed_meanwhile("cluster", before, expected)
-            if entered is not None:
-                version = await self._credentials.token_version(connection, before)
-                await self._credentials.put_token(connection, before, entered.issued, after=version)
-                valid_until = entered.identity.valid_until
-                await self._credentials.put_upload(connection, before, kubeconfig, valid_until)
+            for each in sealed:
+                if not await self._credentials.put(connection, before, each):
+                    raise changed_meanwhile("cluster", before, expected)
             if request.discard_upload:
                 await self._credentials.discard_upload(connection, before)
             details = {"credential": entered.issued.credential_id} if entered is not None else {}
@@ -318,6 +318,17 @@ class Clusters:
             message = f"the cluster cannot be used: {error}"
             raise InvalidInput(message, InvalidField("/kubeconfig", message)) from None
         return _Entered(identity, reading, issued)
+
+    async def _seal(
+        self, cluster: ManagedCluster, entered: _Entered, upload: bytes
+    ) -> tuple[ClusterCredential, ...]:
+        """Seal the token of a cluster, and the upload unless it is empty, with no transaction open."""
+        token_version, upload_version = await self._credentials.versions(cluster)
+        token = await self._credentials.seal_token(cluster, entered.issued, after=token_version)
+        if not upload:
+            return (token,)
+        valid_until = entered.identity.valid_until
+        return token, await self._credentials.seal_upload(cluster, upload, valid_until, after=upload_version)
 
     async def _check_identity(self, cluster: ManagedCluster, identity: ClusterIdentity) -> None:
         async with self._transactions.transaction() as connection:

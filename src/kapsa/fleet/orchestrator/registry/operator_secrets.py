@@ -34,10 +34,23 @@ class OperatorSecrets:
         self._repository = repository
         self._vault = vault
 
-    async def values(self, connection: Connection, operator_id: uuid.UUID) -> dict[str, Any]:
-        """Return the secret values of an operator. They win over its plain values."""
-        content = await self._open(connection, operator_id, _VALUES)
+    async def stored_values(self, connection: Connection, operator_id: uuid.UUID) -> StoredSecret | None:
+        """Return the secret values of an operator, sealed. They win over its plain values."""
+        return await self._repository.secret(connection, operator_id, _VALUES)
+
+    async def stored_login(self, connection: Connection, operator_id: uuid.UUID) -> StoredSecret | None:
+        """Return the login for an operator's repository, sealed."""
+        return await self._repository.secret(connection, operator_id, _LOGIN)
+
+    async def open_values(self, operator_id: uuid.UUID, stored: StoredSecret | None) -> dict[str, Any]:
+        """Return secret values. Called with no transaction open, since the vault may be slow."""
+        content = await self._open(operator_id, stored)
         return msgspec.json.decode(content, type=dict[str, Any]) if content else {}
+
+    async def open_login(self, operator_id: uuid.UUID, stored: StoredSecret | None) -> RepositoryLogin | None:
+        """Return a login. Called with no transaction open, since the vault may be slow."""
+        content = await self._open(operator_id, stored)
+        return msgspec.json.decode(content, type=RepositoryLogin) if content else None
 
     async def sealed(
         self, connection: Connection, operators: Sequence[ManagedOperator]
@@ -73,11 +86,6 @@ class OperatorSecrets:
         values = await asyncio.gather(*(open_one(*each) for each in sealed.items()))
         return dict(zip(sealed, values, strict=True))
 
-    async def login(self, connection: Connection, operator_id: uuid.UUID) -> RepositoryLogin | None:
-        """Return the login for an operator's repository."""
-        content = await self._open(connection, operator_id, _LOGIN)
-        return msgspec.json.decode(content, type=RepositoryLogin) if content else None
-
     async def put_values(
         self, connection: Connection, operator_id: uuid.UUID, values: Mapping[str, Any]
     ) -> None:
@@ -90,11 +98,11 @@ class OperatorSecrets:
         """Seal a login in place of the one before; None erases it."""
         await self._put(connection, operator_id, _LOGIN, msgspec.json.encode(login) if login else b"")
 
-    async def _open(self, connection: Connection, operator_id: uuid.UUID, purpose: str) -> bytes:
-        stored = await self._repository.secret(connection, operator_id, purpose)
+    async def _open(self, operator_id: uuid.UUID, stored: StoredSecret | None) -> bytes:
         if stored is None:
             return b""
-        return await self._vault.open(stored.sealed, purpose, _TABLE, str(operator_id), stored.version)
+        row = str(operator_id)
+        return await self._vault.open(stored.sealed, stored.purpose, _TABLE, row, stored.version)
 
     async def _put(
         self, connection: Connection, operator_id: uuid.UUID, purpose: str, content: bytes

@@ -240,8 +240,10 @@ class Operators:
             raise InvalidInput(f"migrationGuide {message}", InvalidField("/migrationGuide", message))
         async with self._transactions.transaction() as connection:
             operator = await self._existing(connection, name)
-            secret_values = await self._secrets.values(connection, operator.id)
-            login = await self._secrets.login(connection, operator.id)
+            stored_values = await self._secrets.stored_values(connection, operator.id)
+            stored_login = await self._secrets.stored_login(connection, operator.id)
+        secret_values = await self._secrets.open_values(operator.id, stored_values)
+        login = await self._secrets.open_login(operator.id, stored_login)
         chart = await self._chart(operator, request, secret_values, login)
         if chart is None:
             message = "is missing: charts of this operator are uploaded"

@@ -36,6 +36,13 @@ class RolloutSecrets:
         """Raise the error of a vault that cannot seal now."""
         await self._vault.seal(_BUNDLE, _BUNDLE_TABLE, str(deployment_id), 0, b"")
 
+    async def seal_values(self, deployment_id: uuid.UUID, values: Mapping[str, Any]) -> SealedSecret | None:
+        """Seal the secret values of a deployment. Return None if there are none."""
+        if not values:
+            return None
+        content = msgspec.json.encode(values)
+        return await self._vault.seal(_VALUES, _VALUES_TABLE, str(deployment_id), 1, content)
+
     async def open_values(self, deployment_id: uuid.UUID, sealed: SealedSecret | None) -> dict[str, Any]:
         """Return the secret values of a deployment."""
         if sealed is None:

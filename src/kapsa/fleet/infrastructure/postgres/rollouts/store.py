@@ -44,11 +44,10 @@ from kapsa.fleet.orchestrator.ports.rollouts import (
     OperatorInstallation,
     RolloutClaim,
 )
-from kapsa.fleet.orchestrator.ports.vault import KeyVault, SealedSecret
+from kapsa.fleet.orchestrator.ports.vault import SealedSecret
 
 __all__ = ["PostgresRollouts"]
 
-SECRET_PURPOSE = "deployment-values"  # noqa: S105 - the name of a purpose
 # Any number that nothing else in the schema locks.
 SLOTS_LOCK = (1801548659, 2)
 
@@ -56,8 +55,7 @@ SLOTS_LOCK = (1801548659, 2)
 class PostgresRollouts:
     """The rows of deployments and of their clusters."""
 
-    def __init__(self, vault: KeyVault) -> None:
-        self._vault = vault
+    def __init__(self) -> None:
         self._plans = PlanRows()
         self._installations = InstallationRows()
 
@@ -100,16 +98,12 @@ class PostgresRollouts:
         connection: AsyncConnection,
         new: VersionDeployment,
         targets: Iterable[RolloutTarget],
-        secret_values: dict[str, Any],
+        secret_values: SealedSecret | None,
     ) -> None:
         """Insert a deployment that is due now.
 
         Raises StateConflict if another one is active for the operator on a cluster.
         """
-        sealed = None
-        if secret_values:
-            plain = msgspec.json.encode(secret_values)
-            sealed = await self._vault.seal(SECRET_PURPOSE, deployment.name, str(new.id), 1, plain)
         await connection.execute(
             insert(deployment).values(
                 id=new.id,
@@ -117,7 +111,7 @@ class PostgresRollouts:
                 operator_name=new.operator_name,
                 phase=new.phase.value,
                 document=msgspec.to_builtins(new),
-                secret_values=sealed,
+                secret_values=secret_values,
                 created_at=new.created_at,
                 next_run_at=NOW,
             )
