@@ -18,8 +18,10 @@ async def bounded(most: int, calls: Iterable[Coroutine[Any, Any, Result]]) -> li
 
     async def run(call: Coroutine[Any, Any, Result]) -> Result:
         try:
-            async with limit:
-                return await call
+            await limit.acquire()
+            result = await call
+            limit.release()  # not after an error, so that no other call begins
+            return result
         finally:
             call.close()  # a call that never began warns otherwise
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from datetime import datetime
 from typing import Any
 
 import pytest
@@ -18,9 +14,10 @@ from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import Post
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
 from kapsa.fleet.infrastructure.vault.encryption_keys import FixedKeys, KeyRing, new_key_text
 from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
-from kapsa.fleet.orchestrator.ports.vault import VaultUnavailable
+from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
 from kapsa.fleet.orchestrator.registry.operators import Operators, UpdateOperator
 from tests.fleet.audit_recorder import AuditRecorder
+from tests.fleet.key_outage import OutageVault, OutageWrapper, watch_transactions
 from tests.fleet.orchestrator.registry.operator_examples import (
     EDITOR,
     PASSWORD,
@@ -81,55 +78,47 @@ async def test_an_operator_whose_secrets_cannot_be_opened_is_listed_without_any_
     assert (await quick.get(VIEWER, "widget")).values == {"url": MASK, "level": "warn", "token": MASK}
 
 
-class SlowVault:
-    """A vault that opens secrets slowly, or not at all, and records how it is asked to."""
-
-    def __init__(self, vault: LocalVault, database: Database) -> None:
-        self._vault = vault
-        self._database = database
-        self.available = True
-        self.asked = self.at_once = self.most_at_once = self.transactions = 0
-
-    async def seal(self, *arguments: Any) -> Any:
-        return await self._vault.seal(*arguments)
-
-    async def open(self, *arguments: Any) -> bytes:
-        self.asked += 1
-        self.at_once += 1
-        self.most_at_once = max(self.most_at_once, self.at_once)
-        try:
-            await asyncio.sleep(0)
-            if not self.available:
-                raise VaultUnavailable("Vault is sealed")
-            return await self._vault.open(*arguments)
-        finally:
-            self.at_once -= 1
-
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Any]:
-        async with self._database.transaction() as connection:
-            asked = self.asked
-            yield connection
-            self.transactions += self.asked - asked
-
-    async def now(self) -> datetime:
-        return await self._database.now()
+async def secretive(database: Database, audit: AuditRecorder, count: int) -> tuple[Operators, OutageWrapper]:
+    """Return the use cases with registered operators that each have a secret, and their keys."""
+    vault = OutageVault()
+    operators = Operators(database, PostgresOperators(), FakeCharts(), vault, audit)
+    for number in range(count):
+        await operators.register(
+            EDITOR, registration(f"widget-{number}", values={"size": 3}, secret_values={"token": PASSWORD})
+        )
+    vault.keys.calls = 0
+    return operators, vault.keys
 
 
-async def test_a_list_opens_a_few_secrets_at_a_time_after_its_transaction_and_asks_no_vault_that_is_away(
-    database: Database, vault: LocalVault, audit: AuditRecorder
+async def test_a_list_opens_its_secrets_side_by_side_and_with_no_transaction_open(
+    database: Database, audit: AuditRecorder
 ) -> None:
-    slow = SlowVault(vault, database)
-    operators = Operators(slow, PostgresOperators(), FakeCharts(), slow, audit)
-    for number in range(20):
-        secret = {"token": f"{PASSWORD}-{number}"}
-        await operators.register(EDITOR, registration(f"widget-{number}", secret_values=secret))
-    assert len((await operators.page(VIEWER)).items) == 20
+    operators, keys = await secretive(database, audit, 12)
+    watch_transactions(database)
+    keys.seconds = 0.01
+    listed = (await operators.page(VIEWER)).items
+    assert {each.name: each.values for each in listed} == {
+        f"widget-{number}": {"size": 3, "token": MASK} for number in range(12)
+    }
     await operators.get(VIEWER, "widget-1")
-    assert (slow.asked, slow.most_at_once, slow.transactions) == (21, 8, 0)
-    slow.available = False
-    assert len((await operators.page(VIEWER)).items) == 20
-    assert slow.asked <= 21 + 8
+    assert keys.calls == 13
+    assert keys.in_transactions == 0
+    assert keys.at_once == 8
+    keys.away = True
+    assert {each.values[MASK] for each in (await operators.page(VIEWER)).items} == {MASK}
+    assert keys.calls <= 13 + 8
+
+
+async def test_a_list_does_not_wait_for_keys_that_are_slow(database: Database, audit: AuditRecorder) -> None:
+    operators, _ = await secretive(database, audit, 2)
+    listed = (await operators.page(VIEWER)).items
+    slow = OutageVault()
+    slow.keys.seconds = 3600.0
+    secrets = OperatorSecrets(PostgresOperators(), slow, patience=0.01)
+    async with database.transaction() as connection:
+        stored = await secrets.stored_of(connection, listed)
+    opened = await secrets.opened(listed, stored)
+    assert opened == dict.fromkeys(each.id for each in listed)
 
 
 async def test_plain_values_next_to_a_secret_survive_an_update_of_what_was_read_without_the_key(

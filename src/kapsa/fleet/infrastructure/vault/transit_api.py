@@ -19,7 +19,9 @@ Answer = TypeVar("Answer")
 
 _LARGEST_RESPONSE = 1_000_000
 _PAUSE = 2.0
-"""Seconds for which no request is sent after one got no answer: callers hold database connections meanwhile."""
+"""Seconds for which no request is sent after several got no answer: each caller would wait for the timeout."""
+_MOST_FAILURES = 3
+"""Requests without an answer, and none with one in between, after which Vault is left alone for a moment."""
 
 
 class TransitAddress(msgspec.Struct, frozen=True):
@@ -73,6 +75,7 @@ class TransitApi:
         self._address = address
         self._monotonic = monotonic
         self._silent_until = 0.0
+        self._failures = 0
 
     async def key_info(self) -> TransitKeyInfo:
         """Return the versions of the key. Raises VaultError if it does not exist or cannot encrypt."""
@@ -110,8 +113,11 @@ class TransitApi:
                 limit=_LARGEST_RESPONSE,
             )
         except ExternalError as error:
-            self._silent_until = self._monotonic() + _PAUSE
+            self._failures += 1
+            if self._failures >= _MOST_FAILURES:
+                self._silent_until = self._monotonic() + _PAUSE
             raise self._away(error.hint or error.reason) from None
+        self._failures = 0
         if response.status != 200:
             raise self._failure(response.status, action, _reason(response.body))
         try:

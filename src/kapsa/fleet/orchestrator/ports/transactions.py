@@ -13,8 +13,11 @@ Connection: TypeAlias = Any
 class Transactions(Protocol):
     """A source of transactions, and of the time that all replicas share."""
 
-    def transaction(self) -> AbstractAsyncContextManager[Connection]:
-        """Open a transaction. It commits when the block ends, and rolls back when the block raises."""
+    def transaction(self, *, snapshot: bool = False) -> AbstractAsyncContextManager[Connection]:
+        """Open a transaction. It commits when the block ends, and rolls back when the block raises.
+
+        With `snapshot`, it only reads, and all its statements see the database at the same moment.
+        """
         ...
 
     async def now(self) -> datetime:

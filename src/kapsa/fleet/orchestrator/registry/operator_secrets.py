@@ -9,6 +9,7 @@ import msgspec
 import structlog
 
 from kapsa.fleet.domain.registry.operators import ManagedOperator
+from kapsa.fleet.orchestrator.bounded_calls import bounded
 from kapsa.fleet.orchestrator.ports.charts import RepositoryLogin
 from kapsa.fleet.orchestrator.ports.operators import OperatorRepository, StoredSecret
 from kapsa.fleet.orchestrator.ports.transactions import Connection
@@ -30,9 +31,11 @@ _LOGIN, _VALUES = "repository-login", "secret-values"
 class OperatorSecrets:
     """Secrets of operators: sealed for the database, opened for a pull or a render."""
 
-    def __init__(self, repository: OperatorRepository, vault: KeyVault) -> None:
+    def __init__(self, repository: OperatorRepository, vault: KeyVault, *, patience: float = 1.0) -> None:
+        """`patience` is the number of seconds that readers of operators wait for the vault."""
         self._repository = repository
         self._vault = vault
+        self._patience = patience
 
     async def stored_values(self, connection: Connection, operator_id: uuid.UUID) -> StoredSecret | None:
         """Return the secret values of an operator, sealed. They win over its plain values."""
@@ -52,39 +55,40 @@ class OperatorSecrets:
         content = await self._open(operator_id, stored)
         return msgspec.json.decode(content, type=RepositoryLogin) if content else None
 
-    async def sealed(
+    async def stored_of(
         self, connection: Connection, operators: Sequence[ManagedOperator]
     ) -> dict[uuid.UUID, StoredSecret]:
-        """Return the sealed secret values of operators that have some, by their ids."""
+        """Return the secret values of operators that have some, sealed, by their ids."""
         ids = tuple(each.id for each in operators if each.secret_paths)
         return await self._repository.secrets(connection, ids, _VALUES) if ids else {}
 
-    async def opened(self, sealed: Mapping[uuid.UUID, StoredSecret]) -> dict[uuid.UUID, OpenedValues]:
-        """Return secret values, to hide what repeats them. A vault may be slow: keep no transaction open for a list.
+    async def opened(
+        self, operators: Sequence[ManagedOperator], stored: Mapping[uuid.UUID, StoredSecret]
+    ) -> dict[uuid.UUID, OpenedValues]:
+        """Return secret values of operators by their ids, to hide what repeats them.
 
-        Those that cannot be opened are None: an operator must be readable without its key.
+        Those that cannot be opened in a moment are None: an operator must be readable without its key.
         """
-        slots, unavailable = asyncio.Semaphore(_PARALLEL), asyncio.Event()
+        names = {each.id: each.name for each in operators}
+        values: dict[uuid.UUID, OpenedValues] = dict.fromkeys(stored)
 
-        async def open_one(operator_id: uuid.UUID, secret: StoredSecret) -> OpenedValues:
-            async with slots:
-                if unavailable.is_set():
-                    return None  # nor can the others be opened now, and each attempt may take long
-                try:
-                    content = await self._vault.open(
-                        secret.sealed, _VALUES, _TABLE, str(operator_id), secret.version
-                    )
-                except VaultError as error:
-                    log.warning(
-                        "all values of an operator are hidden", operatorId=str(operator_id), error=str(error)
-                    )
-                    if isinstance(error, VaultUnavailable):
-                        unavailable.set()
-                    return None
-            return msgspec.json.decode(content, type=dict[str, Any])
+        async def open_one(operator_id: uuid.UUID, secret: StoredSecret) -> None:
+            try:
+                values[operator_id] = await self.open_values(operator_id, secret)
+            except VaultUnavailable:
+                raise  # nor can the others be opened now, and each attempt may take long
+            except VaultError as error:
+                name = names[operator_id]
+                log.warning("all values of an operator are hidden", operator=name, error=str(error))
 
-        values = await asyncio.gather(*(open_one(*each) for each in sealed.items()))
-        return dict(zip(sealed, values, strict=True))
+        try:
+            async with asyncio.timeout(self._patience):
+                await bounded(_PARALLEL, (open_one(*each) for each in stored.items()))
+        except (VaultUnavailable, TimeoutError) as error:
+            hidden = sum(value is None for value in values.values())
+            reason = str(error) or f"the vault took longer than {self._patience:g} seconds"
+            log.warning("all values of operators are hidden", operators=hidden, error=reason)
+        return values
 
     async def put_values(
         self, connection: Connection, operator_id: uuid.UUID, values: Mapping[str, Any]

@@ -168,21 +168,21 @@ class Operators:
         """Return operators in the order of their names."""
         _require_reader(principal)
         (after,) = decode_cursor(cursor, 1) or ("",)
-        async with self._transactions.transaction() as connection:
+        async with self._transactions.transaction(snapshot=True) as connection:
             operators = await self._repository.page(
                 connection, after=after, limit=check_limit(limit) + 1, prefix=prefix
             )
-            sealed = await self._secrets.sealed(connection, operators)
-        shown = await shown_operators(operators, await self._secrets.opened(sealed))
+            stored = await self._secrets.stored_of(connection, operators)
+        shown = await shown_operators(operators, await self._secrets.opened(operators, stored))
         return page_of(shown, limit, lambda each: (each.name,))
 
     async def get(self, principal: Principal, name: str) -> ManagedOperator:
         """Return an operator. Raises UnknownObject if there is none of this name."""
         _require_reader(principal)
-        async with self._transactions.transaction() as connection:
+        async with self._transactions.transaction(snapshot=True) as connection:
             operator = await self._existing(connection, name)
-            sealed = await self._secrets.sealed(connection, (operator,))
-        return await self._shown(operator, sealed)
+            stored = await self._secrets.stored_of(connection, (operator,))
+        return await self._shown(operator, stored)
 
     async def update(
         self, principal: Principal, name: str, request: UpdateOperator, *, expected: int | None = None
@@ -199,7 +199,7 @@ class Operators:
             check_version("operator", before, expected)
             if isinstance(request.cluster_values, dict):
                 await self._check_clusters(connection, request.cluster_values)
-            shown = await self._shown(before, await self._secrets.sealed(connection, (before,)))
+            shown = await self._shown(before, await self._secrets.stored_of(connection, (before,)))
             after = _updated(before, shown, request)
             if not await self._repository.update(connection, after, expected=before.version):
                 raise changed_meanwhile("operator", before, expected)
@@ -209,8 +209,8 @@ class Operators:
                 await self._secrets.put_login(connection, before.id, request.credentials)
             fields = [field for field in request.__struct_fields__ if getattr(request, field) is not UNSET]
             await self._record(connection, principal, "operator.update", after, None, fields=fields)
-            sealed = await self._secrets.sealed(connection, (after,))
-        return await self._shown(after, sealed)
+            stored = await self._secrets.stored_of(connection, (after,))
+        return await self._shown(after, stored)
 
     async def delete(self, principal: Principal, name: str, *, expected: int | None = None) -> None:
         """Delete an operator with its versions and secrets.
@@ -270,9 +270,9 @@ class Operators:
         return page_of(versions, limit, lambda each: (version_order(each.version),))
 
     async def _shown(
-        self, operator: ManagedOperator, sealed: Mapping[uuid.UUID, StoredSecret]
+        self, operator: ManagedOperator, stored: Mapping[uuid.UUID, StoredSecret]
     ) -> ManagedOperator:
-        return (await shown_operators((operator,), await self._secrets.opened(sealed)))[0]
+        return (await shown_operators((operator,), await self._secrets.opened((operator,), stored)))[0]
 
     async def _existing(self, connection: Connection, name: str) -> ManagedOperator:
         operator = await self._repository.get(connection, name)
