@@ -123,4 +123,4 @@ def test_more_texts_than_can_be_compared_are_all_sealed_at_once() -> None:
 def test_no_key_is_shown_of_more_texts_than_can_be_compared() -> None:
     values = {f"for-{PASSWORD}": {"a": "b"}, **{f"key-{number}": {"a": "b"} for number in range(1000)}}
     secrets = [PASSWORD, *(f"hidden-{number}" for number in range(1000))]
-    assert shown_values(values, frozenset({("key-1", "a")}), secrets) == ({MASK: MASK}, 1000)
+    assert shown_values(values, frozenset({("key-1", "a")}), HiddenTexts(secrets)) == ({MASK: MASK}, 1000)

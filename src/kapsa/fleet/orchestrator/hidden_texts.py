@@ -23,6 +23,10 @@ _FOLD = re.compile(r"\s+|\\[nrt]")
 """White space, also as a JSON text has it."""
 _MOST_COMPARISONS = 1_000_000
 """Texts times secrets that are compared. Above it all values are sealed with their keys, for a request must not stop the manager."""
+_MOST_WORK = 300_000_000
+"""Characters times secrets that are compared, about two seconds. The largest values pass with a few secrets."""
+_DECODING = 500
+"""The work of decoding a text, in secrets that it could be compared with meanwhile."""
 
 
 class HiddenTexts:
@@ -36,6 +40,12 @@ class HiddenTexts:
     def count(self) -> int:
         """The number of secrets."""
         return len(self._secrets)
+
+    def affordable(self, *documents: Any) -> bool:
+        """Return whether all texts of documents can be compared with the secrets in a moment."""
+        sizes = [len(text) for document in documents for text in _texts(document)]
+        comparisons, work = len(sizes) * self.count, sum(sizes) * (self.count + _DECODING)
+        return comparisons <= _MOST_COMPARISONS and work <= _MOST_WORK
 
     def shown(self, node: Any) -> Any:
         """Return a document in which everything secret is masked, in keys, too."""
@@ -109,7 +119,7 @@ def seal_sensitive(
     """
     open_values: dict[str, Any] = {}
     sealed: Mapping[str, Any] = values
-    if not _too_many(values, hidden):
+    if hidden.affordable(values):
         open_values, sealed = _split(values, hidden)
     if _replaces_unseen(sealed, secret_values, open_values):
         raise _replaced_twice()
@@ -117,16 +127,16 @@ def seal_sensitive(
 
 
 def shown_values(
-    values: Mapping[str, Any], secret_paths: frozenset[tuple[str, ...]], secrets: Iterable[str] = ()
+    values: Mapping[str, Any], secret_paths: frozenset[tuple[str, ...]], hidden: HiddenTexts | None = None
 ) -> tuple[dict[str, Any], int]:
     """Return values for people, and how many of those that are not secret themselves are hidden.
 
     Secret values are masked, and so is each other value that shows one in any form, and each key with what is below it:
-    an approver sees that something is set. `secrets` are texts that are secret and not among the values.
+    an approver sees that something is set. `hidden` are the texts that are secret, if more is secret than these values.
     """
-    hidden = HiddenTexts([*secrets, *texts_at(values, secret_paths)])
+    hidden = hidden or HiddenTexts(texts_at(values, secret_paths))
     plain = masked(values, secret_paths)
-    if _too_many(plain, hidden):
+    if not hidden.affordable(plain):
         return {MASK: MASK}, sum(1 for each in _scalars(plain) if each != MASK)
     shown, sealed = seal_sensitive(plain, {}, hidden)
     return _with_keys(shown, sealed, hidden), sum(1 for _ in _scalars(sealed))
@@ -165,12 +175,6 @@ def _replaced_twice() -> InvalidInput:
     return InvalidInput(f"values {message}", InvalidField("/values", message))
 
 
-def _too_many(values: Mapping[str, Any], hidden: HiddenTexts) -> bool:
-    """Return whether it would take too long to look for secrets in values. Then nothing of them is shown, no key either."""
-    most = _MOST_COMPARISONS // max(1, hidden.count)
-    return any(number > most for number, _ in enumerate(_scalars(values), start=1))
-
-
 def _split(values: Mapping[str, Any], hidden: HiddenTexts) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the values that may be shown, and those that may not."""
     open_values: dict[str, Any] = {}
@@ -197,3 +201,16 @@ def _scalars(node: Any) -> Iterator[Any]:
             yield from _scalars(value)
     else:
         yield node
+
+
+def _texts(node: Any) -> Iterator[str]:
+    """Yield everything of a document that is compared: keys, texts and numbers."""
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            yield str(key)
+            yield from _texts(value)
+    elif isinstance(node, list | tuple):
+        for value in node:
+            yield from _texts(value)
+    else:
+        yield str(node)
