@@ -2,6 +2,9 @@
 
 Callers take the `HttpClient` protocol, so that a test can respond without sockets. `GuardedHttpClient` is the
 real one. Redirects are not followed: the caller decides where they may lead, and with which headers.
+
+Behind a proxy of the environment (HTTP_PROXY, HTTPS_PROXY, NO_PROXY) it is the proxy that resolves names, so that it
+has to refuse internal addresses: the guard sees the address of the proxy only, and addresses that are in URLs.
 """
 
 from __future__ import annotations
@@ -9,8 +12,10 @@ from __future__ import annotations
 import functools
 import ssl
 from collections.abc import Mapping
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Protocol
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import msgspec
@@ -107,6 +112,7 @@ class GuardedHttpClient:
                 ssl=self._trusted if verify else _unverified(),
                 server_hostname=headers.get("Host", "").partition(":")[0] or None,
                 allow_redirects=False,
+                proxy=_proxy(target),
             ) as response:
                 return HttpResponse(
                     response.status, _plain(response.headers), await _read(response, request, limit)
@@ -144,7 +150,8 @@ class GuardedHttpClient:
             timeout=self._timeout,
             headers={"User-Agent": self._user_agent, "Accept-Encoding": "identity"},
             cookie_jar=aiohttp.DummyCookieJar(),
-            trust_env=True,
+            # Not trust_env, which sends a password of .netrc to any server, and refuses one along with a token.
+            trust_env=False,
             auto_decompress=False,
         )
 
@@ -156,6 +163,18 @@ async def _read(response: aiohttp.ClientResponse, request: str, limit: int) -> b
         if len(content) > limit:
             raise LimitExceeded(f"{request}: the response is larger than {limit} bytes")
     return bytes(content)
+
+
+def _proxy(url: URL) -> str | None:
+    """Return the proxy of the environment for a URL. A token for this machine goes to no other."""
+    host = url.host or ""
+    if _is_loopback(host) or proxy_bypass(host):
+        return None
+    return getproxies().get(url.scheme)
+
+
+def _is_loopback(host: str) -> bool:
+    return ip_address(host).is_loopback if is_ip(host) else host.rstrip(".").lower() == "localhost"
 
 
 @functools.cache
