@@ -27,6 +27,8 @@ class OutageWrapper(LocalKeyWrapper):
     def __init__(self) -> None:
         super().__init__(FixedKeys(KeyRing.parse(new_key_text(), "test")))
         self.away = False
+        self.away_to_seal = False
+        """True if keys that were opened before still open, and nothing new can be sealed."""
         self.seconds = 0.0
         """Time that each call takes."""
         self.calls = 0
@@ -44,6 +46,8 @@ class OutageWrapper(LocalKeyWrapper):
 
     async def wrap(self, data_key: bytes) -> WrappedKey:
         await self._answer()
+        if self.away_to_seal:
+            raise VaultUnavailable(AWAY)
         wrapped = await super().wrap(data_key)
         self._made.add(wrapped.wrapped)
         return wrapped

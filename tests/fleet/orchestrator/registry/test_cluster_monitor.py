@@ -21,6 +21,7 @@ from kapsa.fleet.orchestrator.ports.clusters import (
     ClusterIdentity,
     ClusterReading,
     ClusterUnreachable,
+    CredentialUnavailable,
     IssuedAccess,
     ServiceAccountRef,
 )
@@ -44,6 +45,8 @@ class FakeGateway:
         self.busy = self.most_busy = 0
         self.gate: asyncio.Event | None = None
         self.started = asyncio.Event()
+        self.issued = 0
+        """Tokens that were made."""
 
     @asynccontextmanager
     async def connect(self, kubeconfig: bytes) -> AsyncIterator[Any]:
@@ -59,6 +62,7 @@ class _FakeSession:
         return ClusterIdentity(f"https://{self._name}.example.com", "v1.36.3", f"uid-{self._name}")
 
     async def bootstrap(self, account: ServiceAccountRef) -> IssuedAccess:
+        self._gateway.issued += 1
         return IssuedAccess(self._name.encode(), timedelta(hours=6))
 
     issue = bootstrap
@@ -91,7 +95,7 @@ class Manager:
     def __init__(self, database: Database, gateway: FakeGateway, vault: EnvelopeVault) -> None:
         self.audit = AuditRecorder()
         repository = PostgresClusters()
-        credentials = ClusterCredentials(
+        self.credentials = credentials = ClusterCredentials(
             database, repository, gateway, vault, self.audit, rng=random.Random(0)
         )
         self.monitor = ClusterMonitor(database, repository, gateway, credentials, self.audit, parallel=5)
@@ -190,6 +194,44 @@ async def test_no_transaction_of_a_registration_a_renewal_or_an_upload_waits_for
     assert await manager.conditions() == {"a": ClusterCondition.HEALTHY}
     assert vault.keys.calls >= 6
     assert vault.keys.in_transactions == 0
+
+
+async def test_a_token_that_cannot_be_renewed_without_keys_is_used_for_the_other_half_of_its_life(
+    database: Database,
+) -> None:
+    vault, gateway = OutageVault(), FakeGateway()
+    manager = Manager(database, gateway, vault)
+    database.set_clock(NOW)
+    await manager.register("a")
+    cluster = await manager.clusters.get(ADMIN, "a")
+    gateway.issued = 0
+    vault.keys.away_to_seal = True  # opened keys are kept for a while
+    database.set_clock(NOW + timedelta(hours=4))
+    for _ in range(3):
+        assert await manager.credentials.access(cluster) == b"a"
+    assert gateway.issued == 0
+    vault.keys.away_to_seal = False
+    assert await manager.credentials.access(cluster) == b"a"
+    assert gateway.issued == 1
+    assert manager.audit.actions().count("cluster.issueToken") == 1
+
+
+async def test_a_cluster_without_a_token_waits_for_keys_that_cannot_seal_a_new_one(
+    database: Database,
+) -> None:
+    vault, gateway = OutageVault(), FakeGateway()
+    manager = Manager(database, gateway, vault)
+    database.set_clock(NOW)
+    await manager.register("a")
+    cluster = await manager.clusters.get(ADMIN, "a")
+    gateway.issued = 0
+    vault.keys.away_to_seal = True
+    database.set_clock(NOW + timedelta(hours=7))
+    with pytest.raises(CredentialUnavailable, match="a new token cannot be sealed now: Vault is sealed"):
+        await manager.credentials.access(cluster)
+    assert gateway.issued == 0
+    vault.keys.away_to_seal = False
+    assert await manager.credentials.access(cluster) == b"a"
 
 
 async def test_replicas_share_the_checks_within_their_bounds(

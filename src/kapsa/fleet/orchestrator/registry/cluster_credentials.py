@@ -4,7 +4,8 @@ The upload is opened only to bootstrap again when no token is left, and each ope
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 from kapsa.fleet.domain.registry.clusters import ManagedCluster
@@ -46,6 +47,14 @@ def upload_warnings(valid_until: datetime | None, now: datetime) -> tuple[str, .
         "token's life"
     )
     return (warning,)
+
+
+@contextmanager
+def _sealing() -> Iterator[None]:
+    try:
+        yield
+    except VaultUnavailable as error:
+        raise CredentialUnavailable(f"a new token cannot be sealed now: {error}") from error
 
 
 class ClusterCredentials:
@@ -94,6 +103,7 @@ class ClusterCredentials:
 
         Raises ClusterUnreachable if the upload was discarded, or does not work any more.
         """
+        await self._check_sealing(cluster)
         async with self._transactions.transaction() as connection:
             upload = await self._repository.credential(connection, cluster.id, _UPLOAD)
             token = await self._repository.credential(connection, cluster.id, _TOKEN)
@@ -163,20 +173,27 @@ class ClusterCredentials:
 
     async def _renew(self, cluster: ManagedCluster, token: ClusterCredential, kubeconfig: bytes) -> bytes:
         try:
+            await self._check_sealing(cluster)
             async with self._gateway.connect(kubeconfig) as session:
                 issued = await session.issue(self.account(cluster))
+            await self._replace(cluster, issued, "half of its life is over", after=token.version)
         except CredentialRejected as error:
             return await self.bootstrap_again(cluster, f"the token was rejected ({error})")
         except ClusterUnreachable:
             return kubeconfig  # it is valid for the other half of its life
-        await self._replace(cluster, issued, "half of its life is over", after=token.version)
         return issued.kubeconfig
+
+    async def _check_sealing(self, cluster: ManagedCluster) -> None:
+        """Raise CredentialUnavailable if a token could not be stored: none is made in the cluster then."""
+        with _sealing():
+            await self._vault.seal(_TOKEN, _TABLE, str(cluster.id), 0, b"")
 
     async def _replace(
         self, cluster: ManagedCluster, issued: IssuedAccess, reason: str, *, after: int
     ) -> None:
         """Store a token that is used from now on, with an audit entry that has its id."""
-        token = await self.seal_token(cluster, issued, after=after)
+        with _sealing():
+            token = await self.seal_token(cluster, issued, after=after)
         async with self._transactions.transaction() as connection:
             if await self.put(connection, cluster, token):
                 details = {"credential": issued.credential_id}
