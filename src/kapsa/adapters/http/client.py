@@ -62,7 +62,7 @@ class HttpClient(Protocol):
     ) -> HttpResponse:
         """Return the response, whatever its status. With `verify`, the server needs a trusted certificate.
 
-        A `Host` header is also used as the server name in TLS.
+        A `Host` header is also used as the server name in TLS. With a limit of 0 the body is not read.
 
         Raises `ExternalError` when there is no response, or when it is not accepted.
         """
@@ -114,9 +114,8 @@ class GuardedHttpClient:
                 allow_redirects=False,
                 proxy=_proxy(target),
             ) as response:
-                return HttpResponse(
-                    response.status, _plain(response.headers), await _read(response, request, limit)
-                )
+                content = await _read(response, request, limit) if limit else b""
+                return HttpResponse(response.status, _plain(response.headers), content)
         except TimeoutError as error:
             raise TimedOut(f"{request}: no response in time") from error
         except (aiohttp.ClientError, OSError, ssl.SSLError) as error:

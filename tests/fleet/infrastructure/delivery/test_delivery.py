@@ -13,6 +13,7 @@ from typing import Any
 import aiosmtplib
 import msgspec
 import pytest
+from aiohttp import web
 from sqlalchemy import select
 from structlog.testing import capture_logs
 
@@ -469,3 +470,27 @@ async def test_a_webhook_on_an_internal_or_private_address_is_not_called(
     error = (await rows(database))[0].last_error
     assert error.startswith("the webhook could not be called: AddressRefused, its address")
     assert "KAPSA_FLEET_WEBHOOK_PRIVATE_ADDRESSES=true" in error
+
+
+async def test_a_receiver_that_answers_with_a_long_page_or_an_endless_one_has_received_the_event() -> None:
+    class Talkative(WebhookReceiver):
+        """A receiver whose answer is larger than anybody reads, and does not end."""
+
+        async def respond(self, request: web.Request) -> web.Response:
+            await super().respond(request)
+            response = web.StreamResponse()
+            await response.prepare(request)
+            for _ in range(10):
+                await response.write(b"thank you " * 10_000)
+            await asyncio.sleep(60)
+            return response  # type: ignore[return-value]
+
+    client = GuardedHttpClient(address_guard=None, timeout=30.0)
+    with Talkative() as receiver:
+        url = f"http://127.0.0.1:{receiver.port}"
+        payload = {"endpoint": endpoint_id(url), "type": "approval.requested", "data": {}}
+        try:
+            await WebhookSender(client, [url], SECRET).send(uuid.uuid4(), payload)
+        finally:
+            await client.close()
+        assert len(receiver.received) == 1
