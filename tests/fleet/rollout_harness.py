@@ -153,9 +153,12 @@ class RolloutHarness:
             self.policy,
             OperatorSecrets(PostgresOperators(), self.vault),
             self.secrets,
+            self.notices,
             reporter=reporter,
         )
-        self.approvals = Approvals(database, self.store, self.approval_rows, self.audit, reporter=reporter)
+        self.approvals = Approvals(
+            database, self.store, self.approval_rows, self.audit, self.notices, reporter=reporter
+        )
         self.engine = self.replica("manager-1")
 
     def replica(self, owner: str, transactions: Transactions | None = None, **settings: Any) -> RolloutEngine:

@@ -55,6 +55,7 @@ from kapsa.fleet.orchestrator.registry.cluster_credentials import ClusterCredent
 from kapsa.fleet.orchestrator.registry.clusters import Clusters
 from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
 from kapsa.fleet.orchestrator.registry.operators import Operators
+from kapsa.fleet.orchestrator.rollout.notices import DeploymentNotices
 from kapsa.fleet.orchestrator.rollout.rollout_secrets import RolloutSecrets
 from tests.fleet.charts import crd
 from tests.fleet.examples import cluster_id
@@ -145,6 +146,7 @@ def use_cases(database: Database, vault: LocalVault) -> UseCases:
     rollouts, policy = PostgresRollouts(), ApprovalPolicy()
     sources = UnreachableSources(FakeClusters(identify=cluster_id))
     desk = ApprovalDesk(PostgresApprovals(), RecordedOutbox(), policy, ApprovalMail())
+    notices = DeploymentNotices(RecordedOutbox())
     return UseCases(
         operators=Operators(database, operators, charts, vault, audit),  # type: ignore[arg-type]
         clusters=Clusters(database, repository, gateway, credentials, adoptions, audit),
@@ -161,8 +163,9 @@ def use_cases(database: Database, vault: LocalVault) -> UseCases:
             policy,
             OperatorSecrets(operators, vault),
             RolloutSecrets(vault),
+            notices,
         ),
-        approvals=Approvals(database, rollouts, PostgresApprovals(), audit),
+        approvals=Approvals(database, rollouts, PostgresApprovals(), audit, notices),
     )
 
 

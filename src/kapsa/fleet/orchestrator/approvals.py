@@ -16,6 +16,7 @@ from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
 from kapsa.fleet.orchestrator.ports.rollouts import ApprovalStore, RolloutStore
 from kapsa.fleet.orchestrator.ports.telemetry import UNREPORTED, RolloutReporter
 from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
+from kapsa.fleet.orchestrator.rollout.notices import DeploymentNotices
 
 __all__ = ["Approvals"]
 
@@ -31,6 +32,7 @@ class Approvals:
         store: RolloutStore,
         approvals: ApprovalStore,
         audit: AuditTrail,
+        notices: DeploymentNotices,
         *,
         reporter: RolloutReporter = UNREPORTED,
     ) -> None:
@@ -38,6 +40,7 @@ class Approvals:
         self._store = store
         self._approvals = approvals
         self._audit = audit
+        self._notices = notices
         self._reporter = reporter
 
     async def page(
@@ -115,6 +118,7 @@ class Approvals:
             finished_at=now,
         )
         await self._store.save(connection, ended, next_run_at=None, release=True)
+        await self._notices.announce(connection, deployment, ended)
         return ended
 
     async def _existing(self, connection: Connection, approval_id: uuid.UUID) -> ApprovalRequest:

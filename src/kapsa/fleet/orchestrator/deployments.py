@@ -48,6 +48,7 @@ from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
 from kapsa.fleet.orchestrator.registry.names import check_values
 from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
 from kapsa.fleet.orchestrator.registry.secret_values import refuse_masks
+from kapsa.fleet.orchestrator.rollout.notices import DeploymentNotices
 from kapsa.fleet.orchestrator.rollout.rollout_secrets import RolloutSecrets
 
 __all__ = ["Deployments"]
@@ -74,6 +75,7 @@ class Deployments:
         policy: ApprovalPolicy,
         secrets: OperatorSecrets,
         rollout_secrets: RolloutSecrets,
+        notices: DeploymentNotices,
         *,
         reporter: RolloutReporter = UNREPORTED,
     ) -> None:
@@ -86,6 +88,7 @@ class Deployments:
         self._policy = policy
         self._secrets = secrets
         self._rollout_secrets = rollout_secrets
+        self._notices = notices
         self._reporter = reporter
 
     async def create(
@@ -325,6 +328,7 @@ class Deployments:
             await self._store.direct(connection, target)
         event = RolloutEvent(changed.kind, changed.message, actor=principal.subject)
         await self._store.append(connection, after.id, [event])
+        await self._notices.announce(connection, before, after)
 
     async def _resolve(
         self, connection: Connection, request: DeploymentRequest

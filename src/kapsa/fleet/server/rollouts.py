@@ -99,9 +99,10 @@ def build_rollouts(
             policy,
             registry.operator_secrets,
             secrets,
+            notices,
             reporter=telemetry.rollouts,
         ),
-        approvals=Approvals(database, store, approvals, audit, reporter=telemetry.rollouts),
+        approvals=Approvals(database, store, approvals, audit, notices, reporter=telemetry.rollouts),
         engine=RolloutEngine(database, store, conductor, worker, chosen),
         helm=helm,
     )

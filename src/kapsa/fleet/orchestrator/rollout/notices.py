@@ -1,4 +1,4 @@
-"""Notices of deployments: events for webhooks when the engine ends, stops or takes back a deployment."""
+"""Notices of deployments: events for webhooks when a deployment ends, stops or turns back."""
 
 from typing import Any
 
@@ -14,13 +14,14 @@ DEPLOYMENT_NOTICES = {
     DeploymentPhase.ROLLING_BACK: "deployment.rollingBack",
     DeploymentPhase.ROLLED_BACK: "deployment.rolledBack",
     DeploymentPhase.ABORTED: "deployment.aborted",
+    DeploymentPhase.REJECTED: "deployment.rejected",
     DeploymentPhase.FAILED: "deployment.failed",
 }
 """The type of the event for each phase that people learn of."""
 
 
 class DeploymentNotices:
-    """Notices of what the engine decides. What a person does by a request is not announced: they know."""
+    """Notices of what the engine decides and of what people ask for: others wait for the same deployment."""
 
     def __init__(self, outbox: Outbox, url: str = "") -> None:
         self._outbox = outbox
