@@ -20,6 +20,7 @@ from sqlalchemy import text
 from sqlalchemy.engine import URL
 from structlog.testing import capture_logs
 
+from kapsa.adapters.testing.vault_server import VaultServer
 from kapsa.adapters.variables import SettingsError
 from kapsa.fleet.infrastructure.local_keys import LocalKeys
 from kapsa.fleet.infrastructure.postgres.database import Database, DatabaseError
@@ -28,6 +29,7 @@ from kapsa.fleet.orchestrator.ports.audit import AuditEntry
 from kapsa.fleet.server.lifecycle import FleetServer
 from kapsa.fleet.settings import FleetSettings
 from kapsa.runtime.testing import issue_certificate, make_authority
+from tests.eventually import eventually
 from tests.fleet.conftest import PostgresServer
 from tests.fleet.infrastructure.delivery.mail_server import MailServer
 
@@ -168,6 +170,45 @@ async def test_a_database_that_is_newer_is_refused_at_the_start(
         await connection.execute(text("UPDATE fleet.alembic_version SET version_num = '9999_future'"))
     with pytest.raises(DatabaseError, match="newer than this program"):
         await FleetServer(external(database_url, tmp_path)).__aenter__()
+
+
+@pytest.mark.long
+async def test_a_manager_that_waits_for_vault_is_alive_and_not_ready(
+    database_url: URL, tmp_path: Path
+) -> None:
+    with VaultServer() as vault:
+        vault.sealed = True
+        settings = external(
+            database_url,
+            tmp_path,
+            encryption_keys="",
+            vault_address=vault.url,
+            vault_transit_key="fleet",
+            vault_token=vault.token,
+        )
+
+        async def requested() -> int:
+            return len(vault.requests)
+
+        server = FleetServer(settings)
+        start = asyncio.create_task(server.__aenter__())
+        try:
+            await eventually(requested, bool, "a request to Vault", seconds=120)
+            async with aiohttp.ClientSession(server.http.url) as session:
+                async with session.get("/livez") as response:
+                    assert (response.status, await response.text()) == (200, "ok")
+                for path in ("/health", "/api/v1/clusters"):
+                    async with session.get(path) as response:
+                        assert (response.status, response.headers["Retry-After"]) == (503, "5")
+                        assert "is starting" in await response.text()
+            assert not start.done()
+        finally:
+            vault.sealed = False
+            await start
+        try:
+            assert (await health(server))[0] == 200
+        finally:
+            await server.__aexit__()
 
 
 async def test_a_taken_port_is_one_line_and_stops_what_was_started(database_url: URL, tmp_path: Path) -> None:

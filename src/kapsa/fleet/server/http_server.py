@@ -57,7 +57,7 @@ class HttpServer:
             await asyncio.sleep(0.005)
 
     async def stop(self) -> None:
-        """Refuse new requests, and finish those under way within ten seconds."""
+        """Refuse new requests, and finish those under way within ten seconds. A second call changes nothing."""
         self._listener.should_exit = True
         if self._task is not None:
             await self._task

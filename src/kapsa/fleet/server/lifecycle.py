@@ -1,4 +1,4 @@
-"""The lifecycle of the manager: database, migrations, keys, services, background tasks, API; and back."""
+"""The lifecycle of the manager: database, migrations, probes, keys, services, background tasks, API; and back."""
 
 import asyncio
 import contextlib
@@ -16,6 +16,7 @@ from kapsa.fleet.server.api_parts import build_api_parts
 from kapsa.fleet.server.background import BackgroundTask, BackgroundTasks
 from kapsa.fleet.server.http_server import HttpServer
 from kapsa.fleet.server.services import ManagerServices, build_services
+from kapsa.fleet.server.starting_application import StartingApplication
 from kapsa.fleet.settings import FleetSettings
 
 __all__ = ["FleetServer", "migrated_database", "open_database"]
@@ -69,9 +70,12 @@ class FleetServer:
             database, embedded = await stack.enter_async_context(migrated_database(self._settings))
             if not self._settings.jwt_issuer:
                 LocalKeys(self._settings.directory).ensure_signing_key()
+            application = StartingApplication()
+            self.http = HttpServer(self._settings, application)
+            await self.http.start()
+            stack.push_async_callback(self.http.stop)
             self.services = await build_services(self._settings, database)
             stack.push_async_callback(self.services.close)
-            self.http = HttpServer(self._settings, create_application(build_api_parts(self.services)))
             watches = (*_watch(embedded), *_renewal(self.http))
             self.tasks = BackgroundTasks(
                 (*self.services.background(), *watches),
@@ -79,8 +83,8 @@ class FleetServer:
             )
             self.tasks.start()
             stack.push_async_callback(self.tasks.stop)
-            await self.http.start()
-            stack.push_async_callback(self.http.stop)
+            application.hand_over(create_application(build_api_parts(self.services)))
+            stack.push_async_callback(self.http.stop)  # before what it needs, unless the start fails
             self._stack = stack.pop_all()
         return self
 
