@@ -8,6 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from kapsa.fleet.domain.errors import InvalidInput
+from kapsa.fleet.infrastructure.clusters.granted_rights import granted_rules
+
 __all__ = ["manager_role"]
 
 _ALL = ("get", "list", "watch", "create", "update", "patch", "delete")
@@ -41,7 +44,10 @@ _OWN: Mapping[tuple[str, str], tuple[str, ...]] = {
 
 
 def manager_role(name: str, objects: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the ClusterRole for the operators whose charts render to these objects, CRDs included."""
+    """Return the ClusterRole for the operators whose charts render to these objects, CRDs included.
+
+    Raises InvalidInput for a CRD or a role that is malformed.
+    """
     manifest = list(objects)
     verbs: dict[tuple[str, str], set[str]] = defaultdict(set)
     for resource, needed in (*_OWN.items(), *_of_objects(manifest), *_of_custom_resources(manifest)):
@@ -69,15 +75,29 @@ def _of_custom_resources(
     """Yield what the manager needs for the resources of each CRD."""
     for each in manifest:
         if each["kind"] == "CustomResourceDefinition":
-            yield (each["spec"]["group"], each["spec"]["names"]["plural"]), _RESOURCES
+            yield _custom_resource(each), _RESOURCES
+
+
+def _custom_resource(definition: Mapping[str, Any]) -> tuple[str, str]:
+    try:
+        group, plural = definition["spec"]["group"], definition["spec"]["names"]["plural"]
+    except (KeyError, TypeError):
+        group = plural = None
+    if not isinstance(group, str) or not isinstance(plural, str):
+        metadata = definition.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, Mapping) else None
+        raise InvalidInput(
+            f"CustomResourceDefinition {name or 'without a name'} has no spec.group and spec.names.plural"
+        )
+    return group, plural
 
 
 def _granted(manifest: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the rules of the Roles and ClusterRoles, each once."""
     rules: list[dict[str, Any]] = []
-    for each in manifest:
-        if each["kind"] in ("Role", "ClusterRole"):
-            rules += [rule for rule in each.get("rules") or () if rule not in rules]
+    for each in granted_rules(manifest):
+        if each.rule not in rules:
+            rules.append(each.rule)
     return rules
 
 
