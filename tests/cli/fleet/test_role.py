@@ -98,7 +98,7 @@ def test_a_chart_that_grants_everything_is_refused_unless_that_is_allowed(
             granting(
                 '[{apiGroups: ["rbac.authorization.k8s.io"], resources: [roles], verbs: [escalate, bind]}]'
             ),
-            "ClusterRole wolf grants bind and escalate on roles: whoever has that can get any other right",
+            "ClusterRole wolf grants bind and escalate on roles: an account with that can get any other right",
         ),
         (
             granting('[{apiGroups: [""], resources: [users], verbs: [impersonate]}]'),

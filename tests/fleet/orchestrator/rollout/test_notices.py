@@ -1,4 +1,4 @@
-"""Events for webhooks: every end, stop and turn of a deployment, whoever caused it."""
+"""Events for webhooks: every end, stop and turn of a deployment, by the engine or by a person."""
 
 from __future__ import annotations
 

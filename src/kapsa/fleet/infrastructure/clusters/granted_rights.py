@@ -1,6 +1,6 @@
 """The rights that the Roles of charts grant, and those among them that deserve a second look.
 
-The account of the manager needs each of them to install the chart, so that they are as much rights of the manager.
+The account of the manager needs each right to install the chart, so that it has them all.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -71,7 +71,7 @@ def _rule_warnings(granted: GrantedRule) -> Iterator[str]:
         yield f"{granted.role} has a wildcard: it grants {', '.join(rule['verbs'])} on {resources}"
     if powerful:
         verbs = " and ".join(powerful)
-        yield f"{granted.role} grants {verbs} on {resources}: whoever has that can get any other right"
+        yield f"{granted.role} grants {verbs} on {resources}: an account with that can get any other right"
 
 
 def _is_rule(rule: Any) -> bool:

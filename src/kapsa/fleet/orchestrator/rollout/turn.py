@@ -28,7 +28,7 @@ _ENDS_OF_ROLLBACK = frozenset({TargetStep.ROLLED_BACK, TargetStep.ROLLBACK_FAILE
 
 
 class ClusterServices(msgspec.Struct, frozen=True):
-    """What steps act with: the ports on clusters, and the secrets that are applied there."""
+    """The ports through which steps act on clusters, and the secrets that they apply there."""
 
     helm: HelmReleases
     clusters: ClusterOperations
