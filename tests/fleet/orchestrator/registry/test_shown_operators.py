@@ -150,3 +150,50 @@ async def test_a_mask_is_no_value_of_a_new_operator_or_of_another_key(quick: Ope
         with pytest.raises(InvalidInput, match=refusal):
             await quick.update(EDITOR, "widget", UpdateOperator(**{field: layer}))
     assert (await quick.get(VIEWER, "widget")).values == {"level": "info"}
+
+
+OTHER = "correct-horse-battery"
+URL = f"host=db user=app {PASSWORD}"
+
+
+@pytest.mark.parametrize("secret_values", [None, {"token": OTHER}], ids=["erased", "replaced"])
+@pytest.mark.parametrize(
+    ("layers", "named"),
+    [
+        ({"values": {"db": {"url": URL}}}, r"values\.db\.url: has a hidden value"),
+        ({"values": {"db": {f"for-{PASSWORD}": {"a": 1}}}}, r"values\.db: has a hidden value"),
+        (
+            {"environment_values": {ClusterEnvironment.DEV: {"urls": [URL]}}},
+            r"environmentValues\.Dev\.urls: ",
+        ),
+    ],
+    ids=["value", "key", "environment"],
+)
+async def test_a_change_of_secrets_that_would_show_what_repeats_them_is_refused(
+    quick: Operators, layers: dict[str, Any], named: str, secret_values: dict[str, Any] | None
+) -> None:
+    await quick.register(EDITOR, registration(secret_values={"token": PASSWORD}, **layers))
+    before = await quick.get(VIEWER, "widget")
+    with pytest.raises(InvalidInput, match=named) as refusal:
+        await quick.update(EDITOR, "widget", UpdateOperator(secret_values=secret_values))
+    assert PASSWORD not in f"{refusal.value} {refusal.value.fields}"
+    assert await quick.get(VIEWER, "widget") == before
+
+
+async def test_secrets_change_together_with_the_values_that_repeat_them(quick: Operators) -> None:
+    values = {"url": URL, "level": "info"}
+    await quick.register(EDITOR, registration(values=values, secret_values={"token": PASSWORD}))
+    url = URL.replace(PASSWORD, OTHER)
+    sent = UpdateOperator(values={"url": url, "level": "warn"}, secret_values={"token": OTHER})
+    updated = await quick.update(EDITOR, "widget", sent)
+    assert updated.values == {"url": MASK, "level": "warn", "token": MASK}
+    updated = await quick.update(EDITOR, "widget", UpdateOperator(values={}, secret_values=None))
+    assert updated.values == {}
+
+
+async def test_secrets_that_no_value_repeats_can_be_replaced_and_erased(quick: Operators) -> None:
+    values = {"level": "info", "none": {}}
+    await quick.register(EDITOR, registration(values=values, secret_values={"token": PASSWORD}))
+    updated = await quick.update(EDITOR, "widget", UpdateOperator(secret_values={"db": {"password": OTHER}}))
+    assert updated.values == {**values, "db": {"password": MASK}}
+    assert (await quick.update(EDITOR, "widget", UpdateOperator(secret_values=None))).values == values

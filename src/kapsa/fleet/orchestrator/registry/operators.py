@@ -31,7 +31,12 @@ from kapsa.fleet.orchestrator.ports.vault import KeyVault
 from kapsa.fleet.orchestrator.registry.names import check_name, check_values
 from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
 from kapsa.fleet.orchestrator.registry.operator_views import shown_operators
-from kapsa.fleet.orchestrator.registry.secret_values import refuse_masks, restored, restored_layers
+from kapsa.fleet.orchestrator.registry.secret_values import (
+    refuse_masks,
+    refuse_revealed,
+    restored,
+    restored_layers,
+)
 from kapsa.fleet.orchestrator.registry.versions import changed_meanwhile, check_version
 
 __all__ = [
@@ -209,8 +214,10 @@ class Operators:
                 await self._secrets.put_login(connection, before.id, request.credentials)
             fields = [field for field in request.__struct_fields__ if getattr(request, field) is not UNSET]
             await self._record(connection, principal, "operator.update", after, None, fields=fields)
-            stored = await self._secrets.stored_of(connection, (after,))
-        return await self._shown(after, stored)
+            result = await self._shown(after, await self._secrets.stored_of(connection, (after,)))
+            if request.secret_values is not UNSET:
+                refuse_revealed(_layers(result), _layers(shown), _layers(request))
+        return result
 
     async def delete(self, principal: Principal, name: str, *, expected: int | None = None) -> None:
         """Delete an operator with its versions and secrets.
@@ -428,6 +435,11 @@ def _updated(before: ManagedOperator, shown: ManagedOperator, request: UpdateOpe
     if request.credentials is not UNSET:
         changes["has_credentials"] = request.credentials is not None
     return msgspec.structs.replace(before, **changes)
+
+
+def _layers(holder: ManagedOperator | UpdateOperator) -> dict[str, Any]:
+    fields = msgspec.to_builtins(holder)
+    return {name: fields[name] for name in ("values", "environmentValues", "clusterValues") if name in fields}
 
 
 def _named(

@@ -6,7 +6,7 @@ from typing import Any
 from kapsa.fleet.domain.errors import InvalidField, InvalidInput
 from kapsa.fleet.domain.values import MASK, merge_values
 
-__all__ = ["refuse_masks", "restored", "restored_layers"]
+__all__ = ["refuse_masks", "refuse_revealed", "restored", "restored_layers"]
 
 _NOTHING: Mapping[str, Any] = {}
 _LONGEST_PATH = 200
@@ -47,6 +47,35 @@ def refuse_masks(field: str, values: Mapping[str, Any]) -> None:
     """Raise InvalidInput if new values have a mask: nothing is stored that it could stand for."""
     for path in _masks(values, (field,)):
         raise _unknown_mask(path)
+
+
+def refuse_revealed(shown: Mapping[str, Any], before: Mapping[str, Any], sent: Mapping[str, Any]) -> None:
+    """Raise InvalidInput if a change shows values that were hidden until now and that the client did not send.
+
+    They were hidden because they repeat a secret value. Without that secret, anybody who may change an operator could
+    read them, and a password that is being replaced would appear to everybody.
+    """
+    for path in _revealed(shown, before, sent, ()):
+        message = (
+            "has a hidden value that may repeat a secret value, which this change removes: "
+            "send another value for it in the same request, or leave it out"
+        )
+        raise _invalid(path, message)
+
+
+def _revealed(
+    shown: Mapping[str, Any], before: Mapping[str, Any], sent: Mapping[str, Any], path: Path
+) -> Iterator[Path]:
+    """Yield the path of each value that is shown now only, up to the last key that was shown before."""
+    for key, value in shown.items():
+        if MASK in (key, value) or any(key in layer and layer[key] == value for layer in (before, sent)):
+            continue
+        visible = key in before or key in sent
+        here = (*path, key) if visible else path
+        if isinstance(value, Mapping) and (value or visible):
+            yield from _revealed(value, _map(before, key), _map(sent, key), here)
+        else:
+            yield here
 
 
 def _restored(
