@@ -28,7 +28,8 @@ class ServedCertificate:
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._context = context
+        self._context = self._newest = context
+        context.sni_callback = self._choose
         self._certificate = certificate
         self._key = key
         self._now = now
@@ -51,9 +52,7 @@ class ServedCertificate:
             return False
         self._stamps = stamps
         try:
-            # Tried first on a context of no use: a failed load leaves half of the pair behind.
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self._certificate, self._key)
-            self._context.load_cert_chain(self._certificate, self._key)
+            self._newest = self._loaded()
             self._expires_at = _expiry(self._certificate)
         except (OSError, ValueError) as error:
             log.error(  # noqa: TRY400 - the cause is in the file
@@ -68,6 +67,20 @@ class ServedCertificate:
             "the certificate of the API was renewed", valid_until=f"{self._expires_at:%Y-%m-%d %H:%M} UTC"
         )
         return True
+
+    def _choose(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        """Let a new connection use the newest pair. It is called for clients that send no name, too."""
+        connection.context = self._newest
+
+    def _loaded(self) -> ssl.SSLContext:
+        """Return a context with the pair in the files.
+
+        A context keeps one pair for each type of key: with another type, the one that is in use would serve both.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = self._context.minimum_version
+        context.load_cert_chain(self._certificate, self._key, password=_refuse_password)
+        return context
 
     def _warn(self) -> None:
         now = self._now()
@@ -86,6 +99,11 @@ class ServedCertificate:
         except OSError:
             return None  # being replaced: what is loaded stays in use
         return tuple((each.st_ino, each.st_mtime_ns, each.st_size) for each in statuses)
+
+
+def _refuse_password() -> str:
+    """Raise ValueError in place of a question on the terminal, which would stop the manager."""
+    raise ValueError("the key is encrypted: store it without a password")
 
 
 def _expiry(path: Path) -> datetime:
