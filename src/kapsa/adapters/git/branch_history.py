@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from kapsa.adapters.errors import ExternalFailure
-from kapsa.adapters.git._failures import not_written
 from kapsa.adapters.git._repository_cache import ALL_HISTORY, disk_usage
+from kapsa.adapters.git._scratch_repository import WITHOUT_FILES, scratch_repository
 from kapsa.adapters.git.address import check_commit
 from kapsa.adapters.git.client import Git
 from kapsa.adapters.git.credentials import GitCredentials
@@ -21,7 +19,6 @@ __all__ = ["BranchHistory"]
 _Source: TypeAlias = tuple[str, GitCredentials | None]
 """The URL of a repository, and the credentials for it: they decide who may see it."""
 _KEPT = 10_000
-_WITHOUT_FILES = "tree:0"
 
 
 class _Search:
@@ -73,26 +70,14 @@ class BranchHistory:
 
     async def _look(self, source: _Source, commits: Sequence[str]) -> dict[str, bool]:
         url, credentials = source
-        try:
-            scratch = tempfile.TemporaryDirectory(
-                prefix="history-", dir=self._scratch(), ignore_cleanup_errors=True
-            )
-        except OSError as error:
-            raise not_written("the directory for temporary files", error) from error
-        with scratch as directory:
-            repository = Path(directory).resolve()
-            created = await self._git.local(
-                repository, ("init", "--quiet", "--bare", "--template=", directory)
-            )
-            if created.code:
-                raise ExternalFailure(f"git init failed: {created.stderr.strip()[-200:]}")
+        async with scratch_repository(self._git, self._scratch) as repository:
             await self._git.fetch(
                 repository,
                 url,
                 ["+refs/heads/*:refs/heads/*"],
                 credentials=credentials,
                 depth=ALL_HISTORY,
-                without=_WITHOUT_FILES,
+                without=WITHOUT_FILES,
                 measure=lambda: disk_usage(repository),
             )
             return {commit: await self._has(repository, commit) for commit in commits}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from kapsa.adapters.errors import ExternalFailure, ExternalNotFound
-from kapsa.adapters.git._failures import not_written
+from kapsa.adapters.git._scratch_repository import WITHOUT_FILES, scratch_repository
 from kapsa.adapters.git.address import check_commit
 from kapsa.adapters.git.client import Git
 from kapsa.adapters.git.credentials import GitCredentials
@@ -18,7 +17,6 @@ __all__ = ["CommitTimes"]
 
 _BATCH = 64
 _KEPT = 50_000
-_WITHOUT_FILES = "tree:0"
 
 
 class CommitTimes:
@@ -46,13 +44,7 @@ class CommitTimes:
     async def _fetch_all(
         self, url: str, commits: Sequence[str], credentials: GitCredentials | None
     ) -> dict[str, datetime]:
-        try:
-            scratch = tempfile.TemporaryDirectory(prefix="kapsa-times-", ignore_cleanup_errors=True)
-        except OSError as error:
-            raise not_written("the directory for temporary files", error) from error
-        with scratch as directory:
-            repository = Path(directory)
-            await self._local(repository, "init", "--quiet", "--bare", "--template=", directory)
+        async with scratch_repository(self._git) as repository:
             for start in range(0, len(commits), _BATCH):
                 await self._fetch(repository, url, commits[start : start + _BATCH], credentials)
             return await self._read(repository, commits)
@@ -67,7 +59,7 @@ class CommitTimes:
                 url,
                 [f"{each}:refs/kapsa/{each}" for each in commits],
                 credentials=credentials,
-                without=_WITHOUT_FILES,
+                without=WITHOUT_FILES,
             )
         except ExternalNotFound as error:
             if error.reason != "CommitNotFound":

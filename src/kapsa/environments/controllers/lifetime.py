@@ -1,16 +1,19 @@
-"""The lifetime of an environment: it counts from the last commit, a person may extend it, and expiry ends it."""
+"""The lifetimes of environments and previews. An environment's counts from its last commit; a person may extend it."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TypeVar
 
 from kapsa.environments.expiry import Expiry, ExpiryVerdict, parse_moment, present, server_time
 from kapsa.environments.names import KEEP_UNTIL
-from kapsa.environments.resources import Environment, Project
+from kapsa.environments.resources import Environment, PreviewEnvironment, Project
 from kapsa.environments.sources.previews import ALLOW_MASS_DELETION
 from kapsa.runtime import Context
 
-__all__ = ["Lifetime", "record_commit"]
+__all__ = ["Lifetime", "judge_expiry", "record_commit"]
+
+ExpiringT = TypeVar("ExpiringT", Environment, PreviewEnvironment)
 
 
 class Lifetime:
@@ -24,24 +27,8 @@ class Lifetime:
     ) -> ExpiryVerdict:
         """Return whether the environment has expired, and report why it stays although its time has passed."""
         allowed = project.metadata.annotations.get(ALLOW_MASS_DELETION) if project is not None else None
-        now, expires_at = ctx.now(), ctx.status.expires_at
-        verdict = self._expiry.judge(
-            environment.metadata.uid,
-            expires_at,
-            group=environment.namespace,
-            members=lambda: [each.status.kept_until for each in ctx.list(Environment)],
-            now=now,
-            server=await server_time(ctx.client) if expires_at is not None and expires_at <= now else None,
-            since=ctx.status.commit_seen_at,
-            kept_until=ctx.status.kept_until,
-            monotonic=ctx.client.clock.monotonic(),
-            unbraked=allowed == "true",
-        )
-        ctx.status.kept_until = verdict.kept_until
-        if verdict.message:
-            ctx.log.warning("not expired", reason=verdict.reason, why=verdict.message)
-            ctx.event("Warning", verdict.reason, verdict.message, action="Delete")
-        return verdict
+        since = ctx.status.commit_seen_at
+        return await judge_expiry(self._expiry, environment, ctx, since=since, unbraked=allowed == "true")
 
     async def end(self, environment: Environment, ctx: Context[Environment]) -> None:
         """Delete an environment that has expired."""
@@ -52,6 +39,38 @@ class Lifetime:
     def forget(self, uid: str) -> None:
         """Forget an environment that is gone."""
         self._expiry.forget(uid)
+
+
+async def judge_expiry(
+    expiry: Expiry,
+    resource: ExpiringT,
+    ctx: Context[ExpiringT],
+    *,
+    since: datetime | None,
+    unbraked: bool,
+) -> ExpiryVerdict:
+    """Return whether a resource has expired, and report why it stays although its time has passed.
+
+    Its time began at `since`. With `unbraked` it expires however many others of its namespace do.
+    """
+    now, expires_at = ctx.now(), ctx.status.expires_at
+    verdict = expiry.judge(
+        resource.metadata.uid,
+        expires_at,
+        group=resource.namespace,
+        members=lambda: [each.status.kept_until for each in ctx.list(type(resource))],
+        now=now,
+        server=await server_time(ctx.client) if expires_at is not None and expires_at <= now else None,
+        since=since,
+        kept_until=ctx.status.kept_until,
+        monotonic=ctx.client.clock.monotonic(),
+        unbraked=unbraked,
+    )
+    ctx.status.kept_until = verdict.kept_until
+    if verdict.message:
+        ctx.log.warning("not expired", reason=verdict.reason, why=verdict.message)
+        ctx.event("Warning", verdict.reason, verdict.message, action="Delete")
+    return verdict
 
 
 async def record_commit(commit: str, environment: Environment, ctx: Context[Environment]) -> None:

@@ -13,7 +13,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from kapsa.adapters.errors import ExternalError
-from kapsa.environments.expiry import Expiry, ExpiryVerdict, server_time
+from kapsa.environments.controllers.lifetime import judge_expiry
+from kapsa.environments.expiry import Expiry, ExpiryVerdict
 from kapsa.environments.hosts.choice import HostRequest
 from kapsa.environments.hosts.pools import DomainPools
 from kapsa.environments.images.repository_rules import image_refusal
@@ -111,7 +112,13 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
     ) -> Requeue | None:
         self.metrics.reconciled.inc(str(preview.spec.pr_number))
         ctx.status.expires_at = expiry(preview)
-        lifetime = await self._judge_expiry(preview, ctx)
+        lifetime = await judge_expiry(
+            self._expiry,
+            preview,
+            ctx,
+            since=preview.metadata.creation_timestamp,
+            unbraked=preview.metadata.annotations.get(ALLOW_MASS_DELETION) == "true",
+        )
         if lifetime.expired:
             await self._expire(preview, ctx)
             return None
@@ -136,29 +143,6 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
             return None
         ctx.condition("Ready", False, reason="NamespaceTerminating", message=waits_for)
         return Requeue(after=self.settings.deletion_report_after)
-
-    async def _judge_expiry(
-        self, preview: PreviewEnvironment, ctx: Context[PreviewEnvironment]
-    ) -> ExpiryVerdict:
-        """Return whether the preview has expired, and report why it stays although its time has passed."""
-        now, expires_at = ctx.now(), ctx.status.expires_at
-        verdict = self._expiry.judge(
-            preview.metadata.uid,
-            expires_at,
-            group=preview.namespace,
-            members=lambda: [each.status.kept_until for each in ctx.list(PreviewEnvironment)],
-            now=now,
-            server=await server_time(ctx.client) if expires_at is not None and expires_at <= now else None,
-            since=preview.metadata.creation_timestamp,
-            kept_until=ctx.status.kept_until,
-            monotonic=ctx.client.clock.monotonic(),
-            unbraked=preview.metadata.annotations.get(ALLOW_MASS_DELETION) == "true",
-        )
-        ctx.status.kept_until = verdict.kept_until
-        if verdict.message:
-            ctx.log.warning("not expired", reason=verdict.reason, why=verdict.message)
-            ctx.event("Warning", verdict.reason, verdict.message, action="Delete")
-        return verdict
 
     async def _expire(self, preview: PreviewEnvironment, ctx: Context[PreviewEnvironment]) -> None:
         if await ctx.delete(preview):

@@ -1,5 +1,7 @@
 """Gauges of the fleet: how much is registered, and what is under way. All replicas show the same numbers."""
 
+from functools import partial
+
 from prometheus_client import CollectorRegistry, Gauge
 
 from kapsa.fleet.domain.registry.clusters import ClusterCondition
@@ -13,22 +15,14 @@ class FleetGauges:
     """The gauges of one replica, as they were counted last."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._operators = Gauge("operators_count", "Registered operators.", registry=registry)
-        self._clusters = Gauge("clusters_count", "Registered clusters.", registry=registry)
-        self._active = Gauge(
-            "deployments_active",
-            "Deployments that have not ended, those that wait included.",
-            registry=registry,
+        gauge = partial(Gauge, registry=registry)
+        self._operators = gauge("operators_count", "Registered operators.")
+        self._clusters = gauge("clusters_count", "Registered clusters.")
+        self._active = gauge(
+            "deployments_active", "Deployments that have not ended, those that wait included."
         )
-        conditions = Gauge(
-            "clusters_in_condition", "Registered clusters by health.", ("condition",), registry=registry
-        )
-        phases = Gauge(
-            "deployments_in_phase",
-            "Deployments that have not ended, by phase.",
-            ("phase",),
-            registry=registry,
-        )
+        conditions = gauge("clusters_in_condition", "Registered clusters by health.", ("condition",))
+        phases = gauge("deployments_in_phase", "Deployments that have not ended, by phase.", ("phase",))
         self._conditions = {each: conditions.labels(each.value) for each in ClusterCondition}
         self._phases = {each: phases.labels(each.value) for each in ACTIVE_PHASES}
 
@@ -37,7 +31,7 @@ class FleetGauges:
         self._operators.set(counts.operators)
         self._clusters.set(sum(counts.clusters.values()))
         self._active.set(sum(counts.deployments.values()))
-        for condition, gauge in self._conditions.items():
-            gauge.set(counts.clusters.get(condition.value, 0))
+        for condition, series in self._conditions.items():
+            series.set(counts.clusters.get(condition.value, 0))
         for phase, series in self._phases.items():
             series.set(counts.deployments.get(phase.value, 0))

@@ -1,6 +1,7 @@
 """Metrics of rollouts: deployments that ended, and how long they took."""
 
 from datetime import datetime
+from functools import partial
 from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -19,18 +20,12 @@ class RolloutMetrics:
     """The metrics of the deployments that end on one replica: `RolloutReporter` for Prometheus."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        deployed = Counter(
-            "operators_deployed", "Deployments that completed.", ("strategy",), registry=registry
+        counter = partial(Counter, registry=registry)
+        deployed = counter("operators_deployed", "Deployments that completed.", ("strategy",))
+        failed = counter(
+            "operators_failed", "Deployments that ended as Failed: a person has to act.", ("strategy",)
         )
-        failed = Counter(
-            "operators_failed",
-            "Deployments that ended as Failed: a person has to act.",
-            ("strategy",),
-            registry=registry,
-        )
-        rollbacks = Counter(
-            "operators_rollback", "Rollbacks that ended, by result.", ("result",), registry=registry
-        )
+        rollbacks = counter("operators_rollback", "Rollbacks that ended, by result.", ("result",))
         duration = Histogram(
             "operator_deploy_duration_seconds",
             "Seconds from the start of a deployment to its completion, soaks included.",
