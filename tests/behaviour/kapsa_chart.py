@@ -11,14 +11,35 @@ import yaml
 
 from kapsa.adapters.process.tools import find_tool
 from kapsa.devcluster import DevCluster
-from kapsa.runtime import Client, NotFound
+from kapsa.runtime import Client, ClientError, NotFound
+from tests.environments.open_kinds import open_kind
 from tests.eventually import eventually
 
-__all__ = ["CHART", "HOME", "ROOT", "act", "eventually_all_gone", "exists", "helm", "only", "rendered"]
+__all__ = [
+    "CHART",
+    "FLEET_VALUES",
+    "HOME",
+    "ROOT",
+    "act",
+    "create_open_kinds",
+    "eventually_all_gone",
+    "exists",
+    "helm",
+    "only",
+    "rendered",
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "kapsa"
 HOME = "kapsa-system"
+FLEET_VALUES = {
+    "enabled": True,
+    "database": {"secretName": "fleet-database"},
+    "encryptionKeys": {"secretName": "fleet-keys"},
+    "authentication": {"issuer": "https://id.example.com", "jwksUrl": "https://id.example.com/keys"},
+    "tls": {"secretName": "fleet-tls"},
+}
+"""The values that the fleet manager requires."""
 
 
 async def helm(*arguments: str | Path, cluster: DevCluster | None = None) -> tuple[int, str]:
@@ -58,6 +79,22 @@ async def act(cluster: DevCluster, *arguments: str | Path) -> str:
     code, out = await helm(*arguments, f"--namespace={HOME}", cluster=cluster)
     assert code == 0, out
     return out
+
+
+async def create_open_kinds(client: Client, *kinds: str) -> None:
+    """Create kinds of other programs that accept any content, and wait until they are served."""
+    for kind in kinds:
+        await client.create(open_kind(kind))
+
+    async def served() -> bool:
+        try:
+            for kind in kinds:
+                await client.list(kind)
+        except ClientError:
+            return False
+        return True
+
+    await eventually(served, bool, f"{', '.join(kinds)} are served", seconds=300)
 
 
 async def exists(client: Client, kind: str, name: str, namespace: str = HOME) -> bool:

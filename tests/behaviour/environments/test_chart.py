@@ -23,7 +23,7 @@ from kapsa.environments.metrics import EnvironmentMetrics
 from kapsa.environments.operator import LEASE, make_operator
 from kapsa.environments.settings import Settings
 from kapsa.environments.tenancy.roles import people_roles
-from kapsa.runtime import Client, ClientError, grants, missing_rules
+from kapsa.runtime import Client, grants, missing_rules
 from kapsa.runtime.telemetry.metrics import Metrics
 from kapsa.runtime.webhooks.server import WebhookServer
 from tests.behaviour.kapsa_chart import (
@@ -31,15 +31,14 @@ from tests.behaviour.kapsa_chart import (
     HOME,
     ROOT,
     act,
+    create_open_kinds,
     eventually_all_gone,
     exists,
     helm,
     only,
     rendered,
 )
-from tests.environments.open_kinds import open_kind
 from tests.environments.service_account import kubeconfig_of
-from tests.eventually import eventually
 
 VALIDATING = "admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration"
 MONITORING = ("monitoring.coreos.com/v1/ServiceMonitor", "monitoring.coreos.com/v1/PrometheusRule")
@@ -226,18 +225,7 @@ async def empty() -> AsyncIterator[DevCluster]:
     """A separate cluster without our kinds: a release must own all that it installs."""
     async with DevCluster(engine="real") as cluster:
         async with Client.connect(kubeconfig=cluster.kubeconfig) as client:
-            for kind in MONITORING:
-                await client.create(open_kind(kind))
-
-            async def served() -> bool:
-                try:
-                    for kind in MONITORING:
-                        await client.list(kind)
-                except ClientError:
-                    return False
-                return True
-
-            await eventually(served, bool, "the kinds of Prometheus are served")
+            await create_open_kinds(client, *MONITORING)
         yield cluster
 
 

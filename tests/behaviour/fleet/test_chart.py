@@ -13,34 +13,27 @@ import yaml
 
 from kapsa.devcluster import DevCluster
 from kapsa.fleet.settings import FleetSettings
-from kapsa.runtime import Client, ClientError
+from kapsa.runtime import Client
 from tests.behaviour.kapsa_chart import (
     CHART,
+    FLEET_VALUES,
     HOME,
     ROOT,
     act,
+    create_open_kinds,
     eventually_all_gone,
     exists,
     helm,
     only,
     rendered,
 )
-from tests.environments.open_kinds import open_kind
-from tests.eventually import eventually
 
 NAME = "kapsa-fleet"
 MONITOR = "monitoring.coreos.com/v1/ServiceMonitor"
 RULE = "monitoring.coreos.com/v1/PrometheusRule"
-REQUIRED = {
-    "enabled": True,
-    "database": {"secretName": "fleet-database"},
-    "encryptionKeys": {"secretName": "fleet-keys"},
-    "authentication": {"issuer": "https://id.example.com", "jwksUrl": "https://id.example.com/keys"},
-    "tls": {"secretName": "fleet-tls"},
-}
 ALL = {
-    **REQUIRED,
-    "authentication": {**REQUIRED["authentication"], "clientSecret": {"secretName": "fleet-oidc"}},  # type: ignore[dict-item]
+    **FLEET_VALUES,
+    "authentication": {**FLEET_VALUES["authentication"], "clientSecret": {"secretName": "fleet-oidc"}},  # type: ignore[dict-item]
     "ingress": {"enabled": True, "className": "nginx", "host": "fleet.example.com", "tlsSecretName": "web"},
     "autoscaling": {"enabled": True, "activeDeployments": {"metric": "deployments_active"}},
     "serviceMonitor": {"enabled": True, "tokenSecretName": "fleet-metrics"},
@@ -73,7 +66,7 @@ def variables(objects: list[dict[str, Any]]) -> dict[str, str]:
 # -- what it renders -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("values", [REQUIRED, ALL], ids=["required", "all"])
+@pytest.mark.parametrize("values", [FLEET_VALUES, ALL], ids=["required", "all"])
 async def test_helm_finds_nothing_wrong(tmp_path: Path, values: dict[str, Any]) -> None:
     file = tmp_path / "values.yaml"
     file.write_text(yaml.safe_dump({"fleet": values}))
@@ -101,7 +94,7 @@ async def test_the_manager_alone_brings_no_right_in_its_cluster(tmp_path: Path) 
 
 
 async def test_values_become_settings_that_the_manager_accepts(tmp_path: Path) -> None:
-    few = FleetSettings.from_environment(variables(await rendered(tmp_path, {"fleet": REQUIRED})))
+    few = FleetSettings.from_environment(variables(await rendered(tmp_path, {"fleet": FLEET_VALUES})))
     assert (few.listen_address, few.listen_port, few.plain_http) == ("0.0.0.0", 8070, False)
     assert str(few.tls_certificate) == "/etc/kapsa/fleet/tls/tls.crt"
     assert few.jwt_issuer == "https://id.example.com"
@@ -111,7 +104,7 @@ async def test_values_become_settings_that_the_manager_accepts(tmp_path: Path) -
     assert settings.oidc_client_secret
     assert str(settings.smtp_password_file) == "/etc/kapsa/fleet/mail/password"
     assert str(settings.webhook_secret_file) == "/etc/kapsa/fleet/webhooks/secret"
-    plain = {**REQUIRED, "tls": {}, "plainHttp": True}
+    plain = {**FLEET_VALUES, "tls": {}, "plainHttp": True}
     settings = FleetSettings.from_environment(variables(await rendered(tmp_path, {"fleet": plain})))
     assert (settings.plain_http, settings.tls_certificate) == (True, None)
 
@@ -141,7 +134,7 @@ async def test_every_file_of_the_settings_is_a_mounted_secret(tmp_path: Path) ->
 async def test_vault_replaces_the_secret_with_the_keys(tmp_path: Path) -> None:
     vault = {"VAULT_ADDRESS": "https://vault.example.com", "VAULT_TOKEN_FILE": "/vault/token"}
     mount = {"name": "vault", "mountPath": "/vault"}
-    values = {**REQUIRED, "encryptionKeys": {}, "settings": vault, "volumeMounts": [mount]}
+    values = {**FLEET_VALUES, "encryptionKeys": {}, "settings": vault, "volumeMounts": [mount]}
     objects = await rendered(tmp_path, {"fleet": {**values, "volumes": [{"name": "vault", "emptyDir": {}}]}})
     settings = FleetSettings.from_environment(variables(objects))
     assert (settings.vault_address, settings.encryption_keys_file) == (vault["VAULT_ADDRESS"], None)
@@ -152,7 +145,7 @@ async def test_vault_replaces_the_secret_with_the_keys(tmp_path: Path) -> None:
 
 
 async def test_the_pod_is_locked_down_and_runs_what_the_image_has(tmp_path: Path) -> None:
-    pod = pod_of(await rendered(tmp_path, {"fleet": REQUIRED}))
+    pod = pod_of(await rendered(tmp_path, {"fleet": FLEET_VALUES}))
     (container,) = pod["containers"]
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -203,7 +196,7 @@ async def test_the_network_policy_admits_the_api_and_keeps_the_metadata_service_
         ["fe80::/10", "fd00:ec2::254/128"],
     ]
     database = {"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}], "ports": [{"port": 5432}]}
-    narrow = {**REQUIRED, "networkPolicy": {"egress": [database]}}
+    narrow = {**FLEET_VALUES, "networkPolicy": {"egress": [database]}}
     policy = only(await rendered(tmp_path, {"fleet": narrow}), "NetworkPolicy")["spec"]
     assert policy["egress"][1:] == [database]
     assert policy["ingress"] == [{"ports": [{"port": "api"}]}]
@@ -211,7 +204,7 @@ async def test_the_network_policy_admits_the_api_and_keeps_the_metadata_service_
 
 async def test_metrics_are_scraped_with_a_token_or_not_at_all(tmp_path: Path) -> None:
     served = f"--api-versions={MONITOR}"
-    with_token = {**REQUIRED, "serviceMonitor": {"tokenSecretName": "fleet-metrics"}}
+    with_token = {**FLEET_VALUES, "serviceMonitor": {"tokenSecretName": "fleet-metrics"}}
     objects = await rendered(tmp_path, {**ALONE, "fleet": with_token}, served)
     (endpoint,) = only(objects, "ServiceMonitor")["spec"]["endpoints"]
     assert endpoint["authorization"]["credentials"] == {"name": "fleet-metrics", "key": "token"}
@@ -220,14 +213,14 @@ async def test_metrics_are_scraped_with_a_token_or_not_at_all(tmp_path: Path) ->
     selector = only(objects, "ServiceMonitor")["spec"]["selector"]["matchLabels"]
     assert selector.items() <= service["metadata"]["labels"].items()
     assert [each["name"] for each in service["spec"]["ports"]] == [endpoint["port"]]
-    without = await rendered(tmp_path, {**ALONE, "fleet": REQUIRED}, served)
+    without = await rendered(tmp_path, {**ALONE, "fleet": FLEET_VALUES}, served)
     assert "ServiceMonitor" not in {each["kind"] for each in without}
 
 
 async def test_alerts_are_installed_where_metrics_are_scraped(tmp_path: Path) -> None:
     served = (f"--api-versions={MONITOR}", f"--api-versions={RULE}")
     monitored = {
-        **REQUIRED,
+        **FLEET_VALUES,
         "serviceMonitor": {"tokenSecretName": "fleet-metrics"},
         "alerts": {"runbooks": "https://git.example.com/kapsa/"},
     }
@@ -239,7 +232,7 @@ async def test_alerts_are_installed_where_metrics_are_scraped(tmp_path: Path) ->
     assert all(link.startswith("https://git.example.com/kapsa/docs/fleet/") for link in links)
     dashboard = json.loads(only(objects, "ConfigMap")["data"]["kapsa-fleet.json"])
     assert dashboard["uid"] == "kapsa-fleet"
-    without = await rendered(tmp_path, {**ALONE, "fleet": REQUIRED}, *served)
+    without = await rendered(tmp_path, {**ALONE, "fleet": FLEET_VALUES}, *served)
     assert "PrometheusRule" not in {each["kind"] for each in without}, (
         "an alert would fire for missing metrics"
     )
@@ -247,7 +240,7 @@ async def test_alerts_are_installed_where_metrics_are_scraped(tmp_path: Path) ->
 
 async def test_one_replica_needs_no_disruption_budget(tmp_path: Path) -> None:
     kinds = {
-        each["kind"] for each in await rendered(tmp_path, {**ALONE, "fleet": {**REQUIRED, "replicas": 1}})
+        each["kind"] for each in await rendered(tmp_path, {**ALONE, "fleet": {**FLEET_VALUES, "replicas": 1}})
     }
     assert "Deployment" in kinds
     assert "PodDisruptionBudget" not in kinds
@@ -295,7 +288,7 @@ async def test_a_wrong_value_is_refused_by_name(
     tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     required, wrong = tmp_path / "required.yaml", tmp_path / "wrong.yaml"
-    required.write_text(yaml.safe_dump({"fleet": REQUIRED}))
+    required.write_text(yaml.safe_dump({"fleet": FLEET_VALUES}))
     wrong.write_text(yaml.safe_dump({"fleet": changes}))
     code, out = await helm("template", "kapsa", CHART, f"--values={required}", f"--values={wrong}")
     assert code == 1, out
@@ -327,16 +320,7 @@ async def empty(engine: str) -> AsyncIterator[DevCluster]:
     """A separate cluster, with the kind of Prometheus."""
     async with DevCluster(engine) as cluster:  # type: ignore[arg-type]
         async with Client.connect(kubeconfig=cluster.kubeconfig) as client:
-            await client.create(open_kind(MONITOR))
-
-            async def served() -> bool:
-                try:
-                    await client.list(MONITOR)
-                except ClientError:
-                    return False
-                return True
-
-            await eventually(served, bool, "the kind of Prometheus is served", seconds=300)
+            await create_open_kinds(client, MONITOR)
         yield cluster
 
 

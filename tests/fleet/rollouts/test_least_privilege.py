@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from tests.fleet.rollouts.live_fleet import CHART, NAMESPACE, LiveFleet, live_fl
 from tests.fleet.rollouts.test_strategies import install_and_roll
 
 ROLE = "fleet-of-gadgets"
+ARCHIVE = "chart.tgz"
 TWO = {"dev-1": "Dev", "staging-1": "Staging"}
 HALVES = {"percentages": [50, 100], "evaluationPeriod": "PT1S"}
 BINDING = "rbac.authorization.k8s.io/v1/ClusterRoleBinding"
@@ -87,9 +88,27 @@ async def role_for(directory: Path, chart: Path) -> dict[str, Any]:
     return manager_role(ROLE, [each for each in yaml.safe_load_all(output) if each])
 
 
-async def adopt(fleet: LiveFleet, directory: Path, chart: Path, name: str) -> None:
-    """Install a chart on a cluster as a person does, and adopt the release."""
-    install = ("upgrade", "--install", CHART, str(chart), "-n", NAMESPACE, "--create-namespace")
+@asynccontextmanager
+async def limited_fleet(
+    settings: FleetSettings, directory: Path, environments: Mapping[str, str], *, engine: str = "embedded"
+) -> AsyncIterator[LiveFleet]:
+    """Start a fleet whose clusters have the role for the chart, written to `directory`, and bind the manager to it."""
+    chart = directory / ARCHIVE
+    chart.write_bytes(sample_chart("1.0.0"))
+    role = await role_for(directory, chart)
+
+    async def grant(client: Client) -> None:
+        await client.create(role)
+
+    limited = msgspec.structs.replace(settings, cluster_role=ROLE)
+    async with live_fleet(limited, environments, engine=engine, prepare=grant) as fleet:
+        yield fleet
+
+
+async def adopt(fleet: LiveFleet, directory: Path, name: str) -> None:
+    """Install the chart on a cluster as a person does, and adopt the release."""
+    chart = str(directory / ARCHIVE)
+    install = ("upgrade", "--install", CHART, chart, "-n", NAMESPACE, "--create-namespace")
     await helm(directory, *install, cluster=fleet.clusters[name])
     plan = await fleet.admin.post(f"/clusters/{name}/adopt", {"operator": CHART})
     assert (plan["adopted"], plan["version"]) == (True, "1.0.0"), plan
@@ -138,15 +157,7 @@ async def may(
 async def test_adoption_canary_crd_change_rollback_and_deletion_need_no_right_beyond_the_role(
     settings: FleetSettings, engine: str, forbidden: list[str], tmp_path: Path
 ) -> None:
-    chart = tmp_path / "chart.tgz"
-    chart.write_bytes(sample_chart("1.0.0"))
-    role = await role_for(tmp_path, chart)
-
-    async def grant(client: Client) -> None:
-        await client.create(role)
-
-    limited = msgspec.structs.replace(settings, cluster_role=ROLE)
-    async with live_fleet(limited, TWO, engine=engine, prepare=grant) as fleet:
+    async with limited_fleet(settings, tmp_path, TWO, engine=engine) as fleet:
         await fleet.register_operator(
             sample_chart("1.0.0"),
             sample_chart("2.0.0", crd=LARGER),
@@ -157,7 +168,7 @@ async def test_adoption_canary_crd_change_rollback_and_deletion_need_no_right_be
             forbidden.clear()  # kube-apiserver learns of a new binding a bit later
         for name in TWO:
             await fleet.admin.get(f"/clusters/{name}/releases?refresh=true")
-        await adopt(fleet, tmp_path, chart, "dev-1")
+        await adopt(fleet, tmp_path, "dev-1")
         assert forbidden == []
 
         done = await fleet.finish(await fleet.deploy("2.0.0", "Canary", HALVES))
@@ -182,15 +193,7 @@ async def test_adoption_canary_crd_change_rollback_and_deletion_need_no_right_be
 async def test_a_first_install_a_rolling_upgrade_and_blue_green_need_no_right_beyond_the_role(
     settings: FleetSettings, forbidden: list[str], tmp_path: Path
 ) -> None:
-    chart = tmp_path / "chart.tgz"
-    chart.write_bytes(sample_chart("1.0.0"))
-    role = await role_for(tmp_path, chart)
-
-    async def grant(client: Client) -> None:
-        await client.create(role)
-
-    limited = msgspec.structs.replace(settings, cluster_role=ROLE)
-    async with live_fleet(limited, {"dev-1": "Dev"}, prepare=grant) as fleet:
+    async with limited_fleet(settings, tmp_path, {"dev-1": "Dev"}) as fleet:
         await install_and_roll(fleet, ["dev-1"])
         assert forbidden == []
 
@@ -198,15 +201,7 @@ async def test_a_first_install_a_rolling_upgrade_and_blue_green_need_no_right_be
 async def test_a_chart_that_needs_more_than_the_role_is_refused_by_its_plan_before_anything_is_changed(
     settings: FleetSettings, forbidden: list[str], tmp_path: Path
 ) -> None:
-    chart = tmp_path / "chart.tgz"
-    chart.write_bytes(sample_chart("1.0.0"))
-    role = await role_for(tmp_path, chart)
-
-    async def grant(client: Client) -> None:
-        await client.create(role)
-
-    limited = msgspec.structs.replace(settings, cluster_role=ROLE)
-    async with live_fleet(limited, {"dev-1": "Dev"}, prepare=grant) as fleet:
+    async with limited_fleet(settings, tmp_path, {"dev-1": "Dev"}) as fleet:
         await fleet.register_operator(sample_chart("1.0.0", files={"templates/job.yaml": CRON_JOB}))
         ended = await fleet.finish(await fleet.deploy("1.0.0", "Direct"), "Failed")
         assert "the account of this manager lacks" in str(ended), ended

@@ -15,16 +15,12 @@ from kapsa.fleet.infrastructure.vault.encryption_keys import new_key_text
 from kapsa.fleet.server.lifecycle import FleetServer
 from kapsa.fleet.settings import FleetSettings
 from kapsa.runtime.testing import issue_certificate, make_authority
-from tests.behaviour.kapsa_chart import only, rendered
+from tests.behaviour.kapsa_chart import FLEET_VALUES, only, rendered
 
 VALUES = {
     "operator": {"enabled": False},
     "fleet": {
-        "enabled": True,
-        "database": {"secretName": "fleet-database"},
-        "encryptionKeys": {"secretName": "fleet-keys"},
-        "authentication": {"issuer": "https://id.example.com", "jwksUrl": "https://id.example.com/keys"},
-        "tls": {"secretName": "fleet-tls"},
+        **FLEET_VALUES,
         "mail": {"secretName": "fleet-mail"},
         "webhooks": {"secretName": "fleet-webhooks"},
         "settings": {"SMTP_HOST": "127.0.0.1", "WEBHOOK_URLS": "https://hooks.example.com"},

@@ -75,40 +75,40 @@ async def test_a_clean_start_with_webhooks_and_a_lease_logs_no_warning(harness: 
     assert [each for each in logs if each["log_level"] not in ("debug", "info")] == []
 
 
-async def test_a_companion_writes_only_while_its_process_leads(harness: Harness) -> None:
-    clients: list[Client] = []
+class RecordingCompanion:
+    """A companion that keeps the client of each process it runs in."""
+
+    def __init__(self) -> None:
+        self.clients: list[Client] = []
 
     @contextlib.asynccontextmanager
-    async def companion(client: Client) -> AsyncIterator[None]:
-        clients.append(client)
+    async def __call__(self, client: Client) -> AsyncIterator[None]:
+        self.clients.append(client)
         yield
 
+
+async def test_a_companion_writes_only_while_its_process_leads(harness: Harness) -> None:
+    companion = RecordingCompanion()
     await harness.install(App)
     operator = Operator(controllers=[Recorder()], companions=[companion], leader_election="lock")
     await harness.start(operator, name="one")
     await harness.clock.sleep(5)
     await harness.start(operator, name="two")
     await harness.clock.sleep(5)
-    await clients[0].create(config_map("leader"), namespace="default")
+    await companion.clients[0].create(config_map("leader"), namespace="default")
     with pytest.raises(WriteRefused):
-        await clients[1].create(config_map("standby"), namespace="default")
+        await companion.clients[1].create(config_map("standby"), namespace="default")
 
 
 async def test_a_companion_of_a_sharded_operator_writes_on_one_replica(harness: Harness) -> None:
-    clients: list[Client] = []
-
-    @contextlib.asynccontextmanager
-    async def companion(client: Client) -> AsyncIterator[None]:
-        clients.append(client)
-        yield
-
+    companion = RecordingCompanion()
     await harness.install(App)
     operator = Operator(controllers=[Recorder()], companions=[companion], sharding="apps")
     runs = [await harness.start(operator, name=name) for name in ("one", "two")]
     await harness.clock.sleep(60)
     assert all(run.shards is not None and run.shards.held for run in runs)
     written = 0
-    for number, client in enumerate(clients):
+    for number, client in enumerate(companion.clients):
         with contextlib.suppress(WriteRefused):
             await client.create(config_map(f"child-{number}"), namespace="default")
             written += 1
