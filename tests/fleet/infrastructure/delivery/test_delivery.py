@@ -24,7 +24,12 @@ from kapsa.adapters.testing.loopback_tls import loopback_tls
 from kapsa.adapters.testing.webhook_receiver import WebhookReceiver
 from kapsa.fleet.infrastructure.delivery.dispatcher import OutboxDispatcher
 from kapsa.fleet.infrastructure.delivery.mail import SmtpMailer, SmtpServer
-from kapsa.fleet.infrastructure.delivery.outbox import OutboxQueue, PostgresOutbox, endpoint_id
+from kapsa.fleet.infrastructure.delivery.outbox import (
+    ClaimedMessage,
+    OutboxQueue,
+    PostgresOutbox,
+    endpoint_id,
+)
 from kapsa.fleet.infrastructure.delivery.webhooks import WebhookSender, webhook_signature
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.tables.foundation import outbox
@@ -141,7 +146,7 @@ async def test_a_repetition_after_a_crash_has_the_same_message_id(
     database.set_clock(START)
     await put(database)
     (message,) = await OutboxQueue(database).claim(10)
-    await mailer(mail_server).send(message.id, message.payload)  # sent, and then the manager dies
+    await mailer(mail_server).send(message)  # sent, and then the manager dies
     database.set_clock(START + timedelta(seconds=20))
     await dispatcher(database, mail_server).deliver_due()
     first, second = mail_server.received
@@ -174,7 +179,7 @@ async def test_each_recipient_gets_a_mail_of_their_own_and_is_retried_alone(
 
 async def test_failures_are_retried_later_and_later_and_given_up_after_a_day(database: Database) -> None:
     class Broken:
-        async def send(self, message_id: uuid.UUID, payload: Mapping[str, Any]) -> None:
+        async def send(self, message: ClaimedMessage) -> None:
             raise aiosmtplib.SMTPConnectError("not expected by the dispatcher")
 
     database.set_clock(START)
@@ -304,8 +309,10 @@ async def test_a_mail_server_with_an_untrusted_certificate_gets_no_mail(database
 
 async def test_an_event_is_signed_over_its_id_its_time_and_its_body(database: Database) -> None:
     receiver = Receiver()
-    sender = WebhookSender(receiver, [URL], SECRET, clock=lambda: 1_900_000_000.7)
+    sender = WebhookSender(receiver, [URL], SECRET)
+    database.set_clock(datetime.fromtimestamp(1_900_000_000.7, UTC))
     await put(database, EVENT)
+    database.set_clock(datetime.fromtimestamp(1_900_000_007.7, UTC))
     await OutboxDispatcher(OutboxQueue(database), {"webhook": sender}).deliver_due()
     ((url, headers, body),) = receiver.requests
     (row,) = await rows(database)
@@ -314,9 +321,9 @@ async def test_an_event_is_signed_over_its_id_its_time_and_its_body(database: Da
         "id": str(row.id), "type": "approval.requested", "timestamp": 1_900_000_000, "data": {"deployment": "7"},
     }  # fmt: skip
     assert headers["webhook-id"] == str(row.id)
-    assert headers["webhook-timestamp"] == "1900000000"
+    assert headers["webhook-timestamp"] == "1900000007"
     assert headers["webhook-signature"] == webhook_signature(
-        SECRET.encode(), str(row.id), 1_900_000_000, body
+        SECRET.encode(), str(row.id), 1_900_000_007, body
     )
     assert row.delivered_at is not None
 
@@ -327,18 +334,19 @@ def test_the_signature_is_that_of_standard_webhooks() -> None:
     assert webhook_signature(b"geheim", "msg_1", 1_700_000_000, b'{"a":1}') == expected
 
 
-async def test_a_repeated_event_has_the_same_id_and_a_new_signature(database: Database) -> None:
-    receiver, times = Receiver(503, 204), iter([1000.0, 2000.0])
-    sender = WebhookSender(receiver, [URL], SECRET, clock=lambda: next(times))
+async def test_a_repeated_event_has_the_same_id_and_body_and_a_new_signature(database: Database) -> None:
+    receiver = Receiver(503, 204)
+    sender = WebhookSender(receiver, [URL], SECRET)
     events = OutboxDispatcher(OutboxQueue(database), {"webhook": sender})
     database.set_clock(START)
     await put(database, EVENT)
     await events.deliver_due()
     database.set_clock(START + timedelta(seconds=5))
     await events.deliver_due()
-    (_, first, _), (_, second, _) = receiver.requests
-    assert first["webhook-id"] == second["webhook-id"]
+    (_, first, body), (_, second, repeated) = receiver.requests
+    assert (first["webhook-id"], body) == (second["webhook-id"], repeated)
     assert first["webhook-signature"] != second["webhook-signature"]
+    assert int(second["webhook-timestamp"]) - int(first["webhook-timestamp"]) == 5
 
 
 @pytest.mark.parametrize(
@@ -490,7 +498,9 @@ async def test_a_receiver_that_answers_with_a_long_page_or_an_endless_one_has_re
         url = f"http://127.0.0.1:{receiver.port}"
         payload = {"endpoint": endpoint_id(url), "type": "approval.requested", "data": {}}
         try:
-            await WebhookSender(client, [url], SECRET).send(uuid.uuid4(), payload)
+            await WebhookSender(client, [url], SECRET).send(
+                ClaimedMessage(uuid.uuid4(), "webhook", payload, 1, START, START)
+            )
         finally:
             await client.close()
         assert len(receiver.received) == 1

@@ -5,9 +5,8 @@ answers slowly, does not hold up the others.
 """
 
 import asyncio
-import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import structlog
 
@@ -27,7 +26,7 @@ _TIMEOUT = 15.0
 class MessageSender(Protocol):
     """A way to send one kind of message."""
 
-    async def send(self, message_id: uuid.UUID, payload: Mapping[str, Any]) -> None:
+    async def send(self, message: ClaimedMessage) -> None:
         """Send a message. Raises DeliveryError."""
         ...
 
@@ -78,7 +77,7 @@ class OutboxDispatcher:
             raise DeliveryError(f"no {message.kind} server is configured")
         try:
             async with asyncio.timeout(_TIMEOUT):
-                await sender.send(message.id, message.payload)
+                await sender.send(message)
         except TimeoutError:
             raise DeliveryError(f"not sent within {_TIMEOUT:g} seconds") from None
         except DeliveryError:

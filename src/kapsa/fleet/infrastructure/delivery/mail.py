@@ -14,6 +14,7 @@ import aiosmtplib
 import msgspec
 
 from kapsa.fleet.infrastructure.delivery.failures import DeliveryError, PermanentDeliveryError
+from kapsa.fleet.infrastructure.delivery.outbox import ClaimedMessage
 
 __all__ = ["SmtpMailer", "SmtpServer"]
 
@@ -41,12 +42,12 @@ class SmtpMailer:
         self._timeout = timeout
         self._tls = None if server.security == "none" else ssl.create_default_context(cafile=server.ca_file)
 
-    async def send(self, message_id: uuid.UUID, payload: Mapping[str, Any]) -> None:
+    async def send(self, message: ClaimedMessage) -> None:
         """Send a mail. A repetition has the same Message-ID, by which mail programs drop it."""
         server = self._server
         try:
             await aiosmtplib.send(
-                _compose(message_id, payload, server.sender),
+                _compose(message.id, message.payload, server.sender),
                 hostname=server.host,
                 port=server.port,
                 username=server.username or None,

@@ -9,7 +9,7 @@ import hashlib
 import re
 import uuid
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -39,6 +39,10 @@ class ClaimedMessage(msgspec.Struct, frozen=True):
     """`mail` or `webhook`."""
     payload: dict[str, Any]
     attempt: int
+    created_at: datetime
+    """The time at which it was written: that of what it is about."""
+    claimed_at: datetime
+    """The time of this attempt by the clock of the database, which all replicas share."""
 
 
 class OutboxLane(msgspec.Struct, frozen=True):
@@ -106,7 +110,9 @@ class OutboxQueue:
             update(outbox)
             .where(outbox.c.id.in_(due.scalar_subquery()))
             .values(due_at=NOW + _CLAIM, attempts=outbox.c.attempts + 1)
-            .returning(outbox.c.id, outbox.c.kind, outbox.c.payload, outbox.c.attempts)
+            .returning(
+                outbox.c.id, outbox.c.kind, outbox.c.payload, outbox.c.attempts, outbox.c.created_at, NOW
+            )
         )
         async with self._database.transaction() as connection:
             return [ClaimedMessage(*row) for row in (await connection.execute(statement)).all()]

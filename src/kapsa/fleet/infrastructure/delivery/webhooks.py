@@ -7,17 +7,14 @@ the new one and one for the old one.
 
 import base64
 import hmac
-import time
-import uuid
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 
 from kapsa.adapters.errors import ExternalError
 from kapsa.adapters.http.client import HttpClient
 from kapsa.fleet.infrastructure.delivery.failures import DeliveryError, PermanentDeliveryError
-from kapsa.fleet.infrastructure.delivery.outbox import endpoint_id
+from kapsa.fleet.infrastructure.delivery.outbox import ClaimedMessage, endpoint_id
 
 __all__ = ["WebhookSender", "webhook_key", "webhook_signature"]
 
@@ -45,38 +42,34 @@ def webhook_signature(secret: bytes, event_id: str, timestamp: int, body: bytes)
 class WebhookSender:
     """Sends events to the configured addresses, signed with each of the secrets."""
 
-    def __init__(
-        self,
-        client: HttpClient,
-        urls: Sequence[str],
-        *secrets: str,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, client: HttpClient, urls: Sequence[str], *secrets: str) -> None:
         self._client = client
         self._urls = {endpoint_id(url): url for url in urls}
         self._keys = tuple(map(webhook_key, secrets))
-        self._clock = clock
 
-    async def send(self, event_id: uuid.UUID, payload: Mapping[str, Any]) -> None:
-        """Send an event. Any response but a success is a failure; redirects are not followed."""
+    async def send(self, message: ClaimedMessage) -> None:
+        """Send an event. Any response but a success is a failure; redirects are not followed.
+
+        The body is the same at each attempt, and says when it happened. The time of the attempt is signed.
+        """
+        event_id, payload = str(message.id), message.payload
         url = self._urls.get(payload["endpoint"])
         if url is None:
             # Another replica may have it already, or still: it is given up only after a day.
             raise DeliveryError("the webhook is not configured any more")
-        timestamp = int(self._clock())
         event = {
-            "id": str(event_id),
+            "id": event_id,
             "type": payload["type"],
-            "timestamp": timestamp,
+            "timestamp": int(message.created_at.timestamp()),
             "data": payload["data"],
         }
-        body = msgspec.json.encode(event)
+        body, attempt = msgspec.json.encode(event), int(message.claimed_at.timestamp())
         headers = {
             "Content-Type": "application/json",
-            "webhook-id": str(event_id),
-            "webhook-timestamp": str(timestamp),
+            "webhook-id": event_id,
+            "webhook-timestamp": str(attempt),
             "webhook-signature": " ".join(
-                webhook_signature(key, str(event_id), timestamp, body) for key in self._keys
+                webhook_signature(key, event_id, attempt, body) for key in self._keys
             ),
         }
         try:
