@@ -47,9 +47,11 @@ def test_loopback_is_allowed_for_servers_on_the_same_machine(address: str) -> No
 
 
 PRIVATE = ["10.0.0.7", "172.16.3.4", "192.168.1.7", "100.64.0.1", "fd12::7", "::ffff:10.0.0.7"]
+TUNNELS = ["2002:0a00:1::", "2002:a9fe:a9fe::", "2002:101:101::1", "2001:0:101:101::1", "64:ff9b::a00:1"]
+RESERVED = ["fec0::7", "192.0.0.192", "192.88.99.1", "198.18.0.1", "240.0.0.1"]
 
 
-@pytest.mark.parametrize("address", [*LOOPBACK, *METADATA, *PRIVATE])
+@pytest.mark.parametrize("address", [*LOOPBACK, *METADATA, *PRIVATE, *TUNNELS, *RESERVED])
 def test_private_networks_are_refused_where_only_the_internet_is_meant(address: str) -> None:
     with pytest.raises(Refused, match="is not allowed"):
         reject_private_address(address)

@@ -16,6 +16,12 @@ __all__ = [
 ]
 
 
+_RESERVED = tuple(
+    ipaddress.ip_network(network) for network in ("192.0.0.0/24", "192.88.99.0/24", "2002::/16", "fec0::/10")
+)
+"""Networks that count as global and lead into private ones: relays to IPv4, and what was reserved for sites."""
+
+
 def reject_internal_address(address: str) -> None:
     """Reject loopback, link-local and metadata addresses.
 
@@ -30,7 +36,8 @@ def reject_private_address(address: str) -> None:
     parsed = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(parsed, ipaddress.IPv6Address):
         parsed = parsed.ipv4_mapped or parsed
-    if not parsed.is_global or not public_address(address):
+    reserved = any(parsed in network for network in _RESERVED)
+    if reserved or not parsed.is_global or not public_address(address):
         raise _refused(address)
 
 
