@@ -99,6 +99,15 @@ async def test_a_failure_and_an_unexpected_error_are_found_by_their_deployment(
     assert SECRETS[0] not in json.dumps(written)
 
 
+@pytest.mark.usefixtures("json_log")
+def test_a_text_is_cut_after_its_secrets_are_hidden(capsys: pytest.CaptureFixture[str]) -> None:
+    address = f"https://robot:{SECRETS[0]}@charts.example.com"
+    structlog.get_logger().info("cannot pull", text="." * (20_000 - len("https://robot:hunter2")) + address)
+    (line,) = lines(capsys)
+    assert len(line["text"]) == 20_000
+    assert "hunter2" not in line["text"]
+
+
 def test_no_line_shows_what_looks_like_a_secret(log_format: str, capsys: pytest.CaptureFixture[str]) -> None:
     log = structlog.get_logger()
     log.info(

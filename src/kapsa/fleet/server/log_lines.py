@@ -46,11 +46,16 @@ def _hide_secrets(logger: object, method: str, line: Line) -> Line:
 
 def _hidden(value: Any, depth: int) -> Any:
     if isinstance(value, str):
-        return redact(printable(value[:_LONGEST_TEXT]))
+        return _hidden_text(value)
     if depth and isinstance(value, dict):
         return {str(key): _hidden(each, depth - 1) for key, each in value.items()}
     if depth and isinstance(value, list | tuple | set | frozenset):
         return [_hidden(each, depth - 1) for each in value]
     if value is None or isinstance(value, bool | int | float):
         return value
-    return redact(printable(str(value)[:_LONGEST_TEXT]))
+    return _hidden_text(str(value))
+
+
+def _hidden_text(text: str) -> str:
+    # Hide secrets in more than is kept: one that is cut in two would not be recognized.
+    return redact(printable(text[: 2 * _LONGEST_TEXT]))[:_LONGEST_TEXT]
