@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import insert, select
 from structlog.testing import capture_logs
 
-from kapsa.adapters.http.client import GuardedHttpClient
+from kapsa.adapters.http.client import GuardedHttpClient, HttpResponse
 from kapsa.adapters.testing.vault_server import VaultServer
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.tables.foundation import internal_secret
@@ -252,6 +252,19 @@ async def test_a_changed_data_key_does_not_open(
     sealed = await vault.seal(*ROW, SECRET)
     with pytest.raises(VaultError):
         await vault.open(msgspec.structs.replace(sealed, **change), *ROW)
+
+
+@pytest.mark.parametrize("plaintext", ["no base64", "YWJ", 5])
+async def test_an_answer_that_is_not_of_the_transit_engine_is_an_outage(plaintext: Any) -> None:
+    class Page:
+        """A server that answers every request in the same way."""
+
+        async def fetch(self, *_: Any, **__: Any) -> HttpResponse:
+            return HttpResponse(200, {}, msgspec.json.encode({"data": {"plaintext": plaintext}}))
+
+    address = TransitAddress("http://127.0.0.1:8200", "transit", "fleet", token="token")
+    with pytest.raises(VaultUnavailable, match="its answer is not that of the transit engine"):
+        await TransitApi(Page(), address).decrypt("vault:v1:AAAA")
 
 
 async def test_secrets_move_from_a_key_file_to_vault_and_back(

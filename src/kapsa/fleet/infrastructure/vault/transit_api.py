@@ -94,7 +94,10 @@ class TransitApi:
     async def decrypt(self, ciphertext: str) -> bytes:
         """Return the plaintext."""
         answer = await self._call("POST", "decrypt", {"ciphertext": ciphertext}, _Decrypted)
-        return base64.b64decode(answer.plaintext)
+        try:
+            return base64.b64decode(answer.plaintext, validate=True)
+        except ValueError:
+            raise self._strange() from None
 
     async def rewrap(self, ciphertext: str) -> str:
         """Return the ciphertext under the newest version of the key. The plaintext stays in Vault."""
@@ -123,7 +126,7 @@ class TransitApi:
         try:
             return msgspec.json.decode(msgspec.json.decode(response.body, type=_Answer).data, type=kind)
         except msgspec.DecodeError:
-            raise self._away("its answer is not that of the transit engine") from None
+            raise self._strange() from None
 
     def _headers(self) -> dict[str, str]:
         headers = {"X-Vault-Request": "true", "X-Vault-Token": self._token()}
@@ -148,6 +151,9 @@ class TransitApi:
         return VaultUnavailable(
             f"Vault at {self._address.url} cannot be used: {reason}. Is it running and reachable?"
         )
+
+    def _strange(self) -> VaultUnavailable:
+        return self._away("its answer is not that of the transit engine")
 
     def _failure(self, status: int, action: str, reason: str) -> VaultError:
         """Return the error for an answer, with what to do about it."""
