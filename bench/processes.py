@@ -35,6 +35,12 @@ def usage(pid: int) -> Usage:
     )
 
 
+def children_seconds(pid: int) -> float:
+    """Return the CPU seconds of a process's children that have exited."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[13]) + int(fields[14])) / TICKS
+
+
 def stolen_seconds() -> float:
     """Return the CPU seconds that the host of a virtual machine gave to others so far."""
     return int(Path("/proc/stat").read_text().split(maxsplit=9)[8]) / TICKS

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from bench.environments_cluster import ClusterProgress
-from bench.processes import TICKS, running, usage
+from bench.processes import children_seconds, running, usage
 from bench.programs import PEERS
 from bench.results import Measurement
 from bench.scenarios import Scenario
@@ -49,7 +49,7 @@ async def environments(n: int, directory: Path) -> list[Measurement]:
                 await cluster.until_ready(n)
                 wall = time.monotonic() - started
                 begun = await cluster.at_rest()
-                used, programs = usage(operator.pid), programs_seconds(operator.pid)
+                used, programs = usage(operator.pid), children_seconds(operator.pid)
                 steady = await cluster.steady(operator.pid, begun)
     writes = sum(begun.writes.values())
     values = {
@@ -120,9 +120,9 @@ class EnvironmentsCluster:
 
     async def steady(self, pid: int, before: ClusterProgress) -> dict[str, float]:
         """Measure the operator at rest."""
-        cpu, started = usage(pid).cpu_seconds + programs_seconds(pid), time.monotonic()
+        cpu, started = usage(pid).cpu_seconds + children_seconds(pid), time.monotonic()
         await asyncio.sleep(STEADY_SECONDS)
-        spent = usage(pid).cpu_seconds + programs_seconds(pid) - cpu
+        spent = usage(pid).cpu_seconds + children_seconds(pid) - cpu
         seconds = time.monotonic() - started
         after = await self.progress()
         return {
@@ -130,12 +130,6 @@ class EnvironmentsCluster:
             "steady: API requests": sum(after.requests.values()) - sum(before.requests.values()),
             "steady: % of a core": spent / seconds * 100,
         }
-
-
-def programs_seconds(pid: int) -> float:
-    """Return the CPU seconds of a process's children that have exited."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[13]) + int(fields[14])) / TICKS
 
 
 SCENARIO = Scenario(
