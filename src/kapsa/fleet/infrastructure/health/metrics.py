@@ -11,7 +11,8 @@ __all__ = ["WHOLE_CHECK", "HealthMetrics"]
 
 WHOLE_CHECK = "All"
 """The label of a whole reading of an operator; those of its parts are the kinds of checks."""
-_BUCKETS = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 25.0)
+_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 25.0)
+"""Every limit of the specification, and half of it, is a bound: whether it is kept is exact, not interpolated."""
 
 
 class HealthMetrics:
