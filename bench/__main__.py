@@ -51,12 +51,20 @@ def arguments(available: dict[str, Scenario]) -> argparse.Namespace:
     parser.add_argument(
         "--page", type=Path, metavar="FILE", help="write the page from a results file and exit"
     )
+    parser.add_argument(
+        "--add",
+        type=Path,
+        metavar="FILE",
+        help="add the measurements of single scenarios to a results file, and write the page again",
+    )
     options = parser.parse_args()
     unknown = [name for name in options.scenario if name not in available]
     if unknown:
         parser.error(f"unknown scenario {', '.join(unknown)}; choose from: {', '.join(available)}")
     if (options.repeat is not None and options.repeat < 1) or any(n < 1 for n in options.n or ()):
         parser.error("--n and --repeat must be at least 1")
+    if options.add is not None and not (options.scenario and options.add.is_file()):
+        parser.error("--add needs the scenarios to measure, and a file with the results of a complete run")
     return options
 
 
@@ -131,6 +139,11 @@ async def alone(chosen: list[Scenario], options: argparse.Namespace, run: Run) -
     steps = [Step(cell, number) for cell in cells for number in range(1, (options.repeat or 1) + 1)]
     done = await measure(steps, run, Budget(float("inf")), keep=None)
     show(run.measurements)
+    if options.add is not None and run.measurements:
+        earlier = Run.load_from(options.add)
+        earlier.take(run)
+        earlier.write(options.add)
+        say(f"results: {options.add}, {write_page(options.output, earlier, scenarios())}")
     return len(done) == len(steps)
 
 

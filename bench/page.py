@@ -46,6 +46,7 @@ def circumstances(run: Run) -> list[str]:
         "Machine: " + ", ".join(f"{name} {value}" for name, value in run.machine.items()) + ".  ",
         "Versions: " + ", ".join(f"{name} {value}" for name, value in run.versions.items()) + ".",
     ]
+    lines += [f"  \nMeasured separately: {what}." for what in run.separate]
     if run.left_out:
         lines.append("\n**Not measured, or less often than others:**\n")
         lines += [f"- {what}" for what in run.left_out]

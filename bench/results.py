@@ -32,16 +32,31 @@ class Run(msgspec.Struct):
     load: float = 0.0
     """The load of the machine at the start: other processes affect the numbers."""
     measurements: list[Measurement] = []
+    separate: list[str] = []
+    """Scenarios that were measured in a run of their own, with its circumstances."""
 
     def save(self, directory: Path) -> Path:
         """Write the measurements so far. An incomplete run never replaces a complete one."""
         directory.mkdir(exist_ok=True)
         partial = directory / f"{self.date}.partial.json"
         path = directory / f"{self.date}.json" if self.complete else partial
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
+        self.write(path)
         if self.complete:
             partial.unlink(missing_ok=True)
         return path
+
+    def write(self, path: Path) -> None:
+        """Write the measurements to a file, in place of what it has."""
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
+
+    def take(self, later: Run) -> None:
+        """Take the measurements of a later run, in place of those of the same scenarios and sizes."""
+        taken = dict.fromkeys((one.scenario, one.n) for one in later.measurements)
+        kept = [one for one in self.measurements if (one.scenario, one.n) not in taken]
+        self.measurements = [*kept, *later.measurements]
+        cells = ", ".join(f"{scenario} n={n:,}" for scenario, n in taken)
+        self.separate.append(f"{cells} on {later.date}, load before {later.load:.1f}")
+        self.left_out += later.left_out
 
     @classmethod
     def load_from(cls, path: Path) -> Run:

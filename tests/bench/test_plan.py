@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.__main__ import arguments
 from bench.plan import Budget, Cell, Step, shortfalls, whole_run
 from bench.results import Measurement, Run
 from bench.scenarios import Extra, Scenario, scenarios
@@ -92,6 +93,17 @@ def test_an_unknown_scenario_is_reported_with_the_available_ones() -> None:
     done = bench("nope", path=os.environ["PATH"])
     assert done.returncode == 2
     assert "unknown scenario nope; choose from: status-writes, owned-children" in done.stderr
+
+
+@pytest.mark.parametrize("names", [["noop"], []])
+def test_measurements_are_added_to_a_file_that_exists_only(
+    names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["bench", *names, "--add", str(tmp_path / "missing.json")])
+    with pytest.raises(SystemExit):
+        arguments(scenarios())
+    printed = capsys.readouterr().err
+    assert "--add needs the scenarios to measure, and a file with the results of a complete run" in printed
 
 
 def test_the_page_is_written_from_stored_results(tmp_path: Path) -> None:

@@ -85,6 +85,18 @@ def test_the_page_has_ratios_targets_and_omissions(tmp_path: Path) -> None:
     assert len(lines) == 2
 
 
+def test_a_later_run_replaces_the_same_scenario_and_size_only(tmp_path: Path) -> None:
+    whole = a_run(one("kapsa", 500, wall_s=1.0), one("kapsa", 2000, wall_s=1.0))
+    later = a_run(one("kapsa", 2000, wall_s=9.0))
+    later.date, later.load, later.left_out = "2026-02-03", 0.4, ["fleet n=100, repetition 1, failed"]
+    whole.take(later)
+    walls = [(one.n, one.values["wall s"]) for one in whole.measurements]
+    assert walls == [(500, 1.0), (2000, 9.0)]
+    text = write_page(tmp_path, whole, scenarios()).read_text()
+    assert "Measured separately: status-writes n=2,000 on 2026-02-03, load before 0.4." in text
+    assert "- fleet n=100, repetition 1, failed" in text
+
+
 def test_a_peer_that_was_measured_less_often_is_marked(tmp_path: Path) -> None:
     run = a_run(one("kapsa", wall_s=1.0), one("kapsa", wall_s=2.0), one("kopf", wall_s=9.0))
     assert "| | kapsa | kopf (1 of 2) |" in write_page(tmp_path, run, scenarios()).read_text()
