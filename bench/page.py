@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from bench.fleet.limits import MEMORY, REST, Limit
 from bench.results import Run, Spread, Table, shown, tables
 from bench.scenarios import Scenario
 from bench.targets import judge
@@ -20,7 +22,17 @@ Fairness: Kapsa, controller-runtime and kube-rs work on 32 resources at a time, 
 COLORS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e")
 NOT_COMPARED = ("taken by the host %",)
 """Quantities of the machine, for which a ratio has no meaning."""
-PLOTTED = ("wall s", "CPU s", "peak RSS MB")
+NO_LIMITS: Mapping[str, Limit] = {}
+PLOTTED = (
+    "wall s",
+    "CPU s",
+    "peak RSS MB",
+    "GET /operators ms p99",
+    "POST /deployments ms p99",
+    "full operator check ms p99",
+    REST,
+    MEMORY,
+)
 
 
 def write_page(directory: Path, run: Run, available: Mapping[str, Scenario]) -> Path:
@@ -30,10 +42,11 @@ def write_page(directory: Path, run: Run, available: Mapping[str, Scenario]) -> 
     measured = {scenario for scenario, _ in by_size}
     for name in [*(name for name in available if name in measured), *sorted(measured - available.keys())]:
         about = f"{available[name].about}." if name in available else ""
+        limits = available[name].limits if name in available else {}
         lines.append(f"\n## {name}\n\n{about}\n")
         sizes = {n: table for (scenario, n), table in by_size.items() if scenario == name}
         for n, table in sizes.items():
-            lines += one_table(n, table)
+            lines += one_table(n, table, limits)
         lines += plots(directory, name, sizes)
     path = directory / "RESULTS.md"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -69,8 +82,8 @@ def verdicts(by_size: Mapping[tuple[str, int], Table]) -> list[str]:
     return lines
 
 
-def one_table(n: int, table: Table) -> list[str]:
-    """Return a table with a row for each quantity, and the ratios of the other peers."""
+def one_table(n: int, table: Table, limits: Mapping[str, Limit] = NO_LIMITS) -> list[str]:
+    """Return a table with a row for each quantity, the ratios of the other peers, and limits if there are any."""
     first = next(iter(table))
     quantities = list(dict.fromkeys(name for values in table.values() for name in values))
     times = {peer: max(spread.count for spread in values.values()) for peer, values in table.items()}
@@ -78,16 +91,23 @@ def one_table(n: int, table: Table) -> list[str]:
     heads = [peer if times[peer] == most else f"{peer} ({times[peer]} of {most})" for peer in table]
     lines = [
         f"n = {n:,}, measured {'once' if most == 1 else f'{most} times'}\n",
-        f"| | {' | '.join(heads)} |",
-        "|---" * (len(table) + 1) + "|",
+        f"| | {' | '.join([*heads, *(('specified', 'ours') if limits else ())])} |",
+        "|---" * (len(table) + (3 if limits else 1)) + "|",
     ]
     for quantity in quantities:
         ours = table[first].get(quantity) if quantity not in NOT_COMPARED else None
         cells = [
             cell(values.get(quantity), ours if peer != first else None) for peer, values in table.items()
         ]
+        if limits:
+            cells += bounds(limits.get(quantity))
         lines.append(f"| {quantity} | {' | '.join(cells)} |")
     return [*lines, ""]
+
+
+def bounds(limit: Limit | None) -> list[str]:
+    """Return the cells of a limit: as specified, and ours."""
+    return ["", ""] if limit is None else [f"≤ {shown(limit.specified)}", f"≤ {shown(limit.ours)}"]
 
 
 def cell(value: Spread | None, ours: Spread | None) -> str:
@@ -112,7 +132,7 @@ def plots(directory: Path, name: str, sizes: Mapping[int, Table]) -> list[str]:
         }
         series = {peer: points for peer, points in series.items() if len(points) > 1}
         if series:
-            file = f"results/{name}-{quantity.replace(' ', '-').lower()}.svg"
+            file = f"results/{name}-{re.sub('[^a-z0-9]+', '-', quantity.lower())}.svg"
             (directory / "results").mkdir(exist_ok=True)
             (directory / file).write_text(svg(f"{name}: {quantity}", series), encoding="utf-8")
             lines.append(f"![{name}: {quantity} over n]({file})")

@@ -44,8 +44,9 @@ def whole_run(scenarios: Iterable[Scenario], repeat: int, sizes: Sequence[int] |
 
     The least important steps come last. `sizes` replaces the sizes of all scenarios, for a trial run.
     """
-    cells = [Cell(scenario, n) for scenario in scenarios for n in sizes or scenario.sizes]
-    cells.sort(key=lambda cell: (cell.n >= LARGE, -cell.n))
+    every = [Cell(scenario, n) for scenario in scenarios for n in sizes or scenario.sizes]
+    every.sort(key=lambda cell: (cell.n >= LARGE, -cell.n))
+    cells = [cell for cell in every if not cell.scenario.rounds]
     rounds = range(1, repeat + 1)
     steps = []
     for number in rounds:
@@ -55,6 +56,8 @@ def whole_run(scenarios: Iterable[Scenario], repeat: int, sizes: Sequence[int] |
                 steps.append(Step(Cell(cell.scenario, cell.n, once), 1))
     late = [Cell(cell.scenario, cell.n, extra) for cell in cells if (extra := cell.scenario.late.get(cell.n))]
     steps += [Step(cell, number) for number in rounds for cell in late]
+    slow = [cell for cell in every if cell.scenario.rounds]
+    steps += [Step(cell, number) for number in rounds for cell in slow if number <= cell.scenario.rounds]
     return steps
 
 
@@ -73,8 +76,9 @@ class Budget:
         return self._seconds + GRACE_SECONDS - elapsed
 
     def allows(self, step: Step, elapsed: float) -> bool:
-        """Return whether the step would end in time, by its last duration, or a minute by default."""
-        return elapsed + self._took.get(step.cell, 60.0) <= self._seconds
+        """Return whether the step would end in time, by its last duration, or by the one that is expected."""
+        took = self._took.get(step.cell, step.cell.scenario.expected_seconds)
+        return elapsed + took <= self._seconds
 
 
 def shortfalls(steps: Sequence[Step], done: Sequence[Step], minutes: float) -> list[str]:

@@ -6,6 +6,15 @@ from collections.abc import Mapping
 
 import msgspec
 
+from bench.fleet.limits import (
+    CLUSTER_CONNECTIONS,
+    DATABASE_CONNECTIONS,
+    FAILED_REQUESTS,
+    MEMORY,
+    ONE,
+    THREE,
+    fleet_limits,
+)
 from bench.results import Spread, Table, shown
 
 
@@ -168,6 +177,36 @@ def _noop(peer: str) -> list[Target]:
     ]
 
 
+def _fleet() -> list[Target]:
+    """Return our limits for the fleet manager, at its largest size: those of p99, and of what it uses."""
+    used = (MEMORY, CLUSTER_CONNECTIONS, DATABASE_CONNECTIONS, FAILED_REQUESTS)
+    bounds = [
+        Target(
+            text=f"{quantity}, {peer}",
+            scenario="fleet",
+            n=100,
+            quantity=quantity,
+            peer=peer,
+            at_most=limit.ours,
+        )
+        for peer in (ONE, THREE)
+        for quantity, limit in fleet_limits().items()
+        if quantity in used or quantity.endswith("p99")
+    ]
+    shared = [
+        Target(
+            text=f"{work} of the least busy of three replicas, %",
+            scenario="fleet",
+            n=100,
+            quantity=f"{work} of the least busy replica %",
+            peer=THREE,
+            at_least=20,
+        )
+        for work in ("health checks", "Helm runs")
+    ]
+    return [*bounds, *shared]
+
+
 TARGETS: tuple[Target, ...] = (
     *_operators("status-writes", 2000),
     *_operators("owned-children", 2000),
@@ -245,4 +284,5 @@ TARGETS: tuple[Target, ...] = (
         quantity="steady: % of a core",
         at_most=2,
     ),
+    *_fleet(),
 )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from bench.fleet.limits import Limit
 from bench.results import Measurement
 
 Work = Callable[[int, Path], Awaitable[list[Measurement]]]
@@ -35,6 +36,12 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Work that is measured only once in a complete run, by size: it explains the numbers."""
     late: dict[int, Extra] = {}
     """Work that is measured at the very end, by size: it takes longest and is least important."""
+    rounds: int = 0
+    """The number of rounds of a scenario that takes too long for all: they come last in a complete run. All if 0."""
+    expected_seconds: float = 60.0
+    """The time of a step that was not measured before: it is skipped in a complete run that has less left."""
+    limits: Mapping[str, Limit] = {}
+    """Specified limits by quantity, which the page shows next to the measured values."""
     needs_go: bool = True
     has_kube_rs: bool = False
     """True if kube-rs takes part, where it can be built."""
@@ -46,7 +53,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 def scenarios() -> dict[str, Scenario]:
     """Return all scenarios by name, in the order of the page."""
-    from bench.scenarios import cache, environments, noop, operators, rest, servers
+    from bench.scenarios import cache, environments, fleet, noop, operators, rest, servers
 
     listed = (
         *operators.SCENARIOS,
@@ -55,5 +62,6 @@ def scenarios() -> dict[str, Scenario]:
         cache.SCENARIO,
         *servers.SCENARIOS,
         environments.SCENARIO,
+        fleet.SCENARIO,
     )
     return {scenario.name: scenario for scenario in listed}

@@ -64,6 +64,18 @@ def test_a_step_that_would_not_end_in_time_is_skipped_and_reported() -> None:
     ]
 
 
+def test_what_takes_too_long_for_all_rounds_comes_last_and_as_often_as_it_says() -> None:
+    steps = whole_run([scenario("slow", 2, 1, rounds=1), scenario("a", 1)], repeat=2)
+    assert descriptions(steps) == ["1: a n=1", "2: a n=1", "1: slow n=2", "1: slow n=1"]
+    assert len(whole_run([scenario("slow", 1, rounds=3)], repeat=2)) == 2
+
+
+def test_a_step_that_was_not_measured_before_takes_as_long_as_its_scenario_expects() -> None:
+    step = Step(Cell(scenario("slow", 10, expected_seconds=200), 10), 1)
+    assert Budget(seconds=300).allows(step, elapsed=100)
+    assert not Budget(seconds=300).allows(step, elapsed=101)
+
+
 def test_each_scenario_has_a_description() -> None:
     for name, each in scenarios().items():
         assert name == each.name

@@ -85,6 +85,25 @@ def test_the_page_has_ratios_targets_and_omissions(tmp_path: Path) -> None:
     assert len(lines) == 2
 
 
+def test_specified_limits_are_shown_next_to_the_values(tmp_path: Path) -> None:
+    values = {"GET /operators ms p50": 12.0, "GET /operators ms p99": 40.0}
+    run = a_run(
+        Measurement("fleet", "one replica", 100, values), Measurement("fleet", "three replicas", 100, values)
+    )
+    text = write_page(tmp_path, run, scenarios()).read_text()
+    assert "| | one replica | three replicas | specified | ours |" in text
+    assert "| GET /operators ms p99 | 40 | 40, **×1** | ≤ 100 | ≤ 50 |" in text
+    assert "| GET /operators ms p50 | 12 | 12, **×1** |  |  |" in text
+    assert "| fleet | 100 | GET /operators ms p99, one replica | ≤ 50 | 40 | holds |" in text
+
+
+def test_growth_is_plotted_to_a_file_with_a_plain_name(tmp_path: Path) -> None:
+    points = [Measurement("fleet", "one replica", n, {"GET /operators ms p99": 1.0 * n}) for n in (25, 100)]
+    text = write_page(tmp_path, a_run(*points), scenarios()).read_text()
+    assert "](results/fleet-get-operators-ms-p99.svg)" in text
+    assert (tmp_path / "results" / "fleet-get-operators-ms-p99.svg").is_file()
+
+
 def test_a_later_run_replaces_the_same_scenario_and_size_only(tmp_path: Path) -> None:
     whole = a_run(one("kapsa", 500, wall_s=1.0), one("kapsa", 2000, wall_s=1.0))
     later = a_run(one("kapsa", 2000, wall_s=9.0))
