@@ -180,12 +180,15 @@ class Managers:
     ) -> None:
         while True:
             self.check()
-            pids = [each.pid for each in self.running]
-            peaks.record(
-                memory=max(usage(pid).rss_mb for pid in pids),
-                clusters=max(connections_to(pid, ports) for pid in pids),
-                database=database_connections(connection),
-            )
+            with contextlib.suppress(
+                OSError, KeyError
+            ):  # a process that ends just now: the next check reports it
+                pids = [each.pid for each in self.running]
+                peaks.record(
+                    memory=max(usage(pid).rss_mb for pid in pids),
+                    clusters=max(connections_to(pid, ports) for pid in pids),
+                    database=database_connections(connection),
+                )
             await asyncio.sleep(_SAMPLE_SECONDS)
 
 

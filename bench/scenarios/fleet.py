@@ -85,7 +85,7 @@ async def measure_fleet(
         await stack.enter_async_context(managers.blamed())
         measurement = FleetMeasurement(size, managers, clusters, directory)
         results: dict[str, dict[str, float]] = {}
-        for (peer, count), version in zip(replicas.items(), UPGRADES, strict=False):
+        for (peer, count), version in zip(replicas.items(), UPGRADES[: len(replicas)], strict=True):
             await managers.start(count)
             setup = await measurement.prepare("" if results else addresses.repository)
             say(f"  {peer}: at rest for {size.rest_seconds:.0f} s")
@@ -155,23 +155,20 @@ class FleetMeasurement:
         """Run the clients, and measure requests, deployments, health checks and what the replicas use."""
         ports = {each.port for each in self._clusters}
         async with self._calls() as calls, self._managers.sampled(ports) as peaks:
-            before, cpu, helm = (
-                await self._read(calls),
-                self._managers.cpu_seconds(),
-                self._managers.helm_seconds(),
-            )
+            before = await self._read(calls)
+            cpu, helm = self._managers.cpu_seconds(), self._managers.helm_seconds()
             started = time.monotonic()
             report = await self._clients(peer, version)
             seconds = time.monotonic() - started
             after = await self._read(calls)
             spent = [end - begin for begin, end in zip(cpu, self._managers.cpu_seconds(), strict=True)]
-            helm = self._managers.helm_seconds() - helm
+            spent_by_helm = self._managers.helm_seconds() - helm
         assert report.durations is not None
         return {
             **durations(report.durations),
             **health_checks(before, after),
             "under load: % of a core, busiest replica": max(spent) / seconds * 100,
-            "under load: % of a core, all Helm processes": helm / seconds * 100,
+            "under load: % of a core, all Helm processes": spent_by_helm / seconds * 100,
             MEMORY: peaks.memory_mb,
             CLUSTER_CONNECTIONS: peaks.cluster_connections,
             DATABASE_CONNECTIONS: peaks.database_connections / len(spent),
