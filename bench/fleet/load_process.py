@@ -52,6 +52,8 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     progress: str = ""
     durations: dict[str, list[float]] | None = None
     """Seconds of requests and deployments by name. None until the end."""
+    cpu_seconds: float = 0.0
+    """The CPU of the clients themselves, in the last line: near a core, they would measure their own delays."""
     failed_requests: list[str] = []
     """Reads that a manager refused or did not answer."""
 
@@ -84,7 +86,9 @@ class Load:
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
-        return LoadReport(durations=dict(self._seconds), failed_requests=self._failed)
+        return LoadReport(
+            durations=dict(self._seconds), cpu_seconds=time.process_time(), failed_requests=self._failed
+        )
 
     # -- people who read -----------------------------------------------------------------------------------------
 

@@ -46,6 +46,7 @@ from bench.fleet.repository_process import RepositoryAddresses
 from bench.fleet.size import FleetSize
 from bench.results import Measurement
 from bench.scenarios import Scenario
+from bench.scenarios.operators import STOLEN, HostSteal
 
 CLUSTERS_OF_A_PROCESS = 25
 REPLICAS = {ONE: 1, THREE: 3}
@@ -157,9 +158,9 @@ class FleetMeasurement:
         async with self._calls() as calls, self._managers.sampled(ports) as peaks:
             before = await self._read(calls)
             cpu, helm = self._managers.cpu_seconds(), self._managers.helm_seconds()
-            started = time.monotonic()
+            started, steal = time.monotonic(), HostSteal()
             report = await self._clients(peer, version)
-            seconds = time.monotonic() - started
+            seconds, stolen = time.monotonic() - started, steal.percent
             after = await self._read(calls)
             spent = [end - begin for begin, end in zip(cpu, self._managers.cpu_seconds(), strict=True)]
             spent_by_helm = self._managers.helm_seconds() - helm
@@ -169,6 +170,8 @@ class FleetMeasurement:
             **health_checks(before, after),
             "under load: % of a core, busiest replica": max(spent) / seconds * 100,
             "under load: % of a core, all Helm processes": spent_by_helm / seconds * 100,
+            "under load: % of a core, the clients": report.cpu_seconds / seconds * 100,
+            STOLEN: stolen,
             MEMORY: peaks.memory_mb,
             CLUSTER_CONNECTIONS: peaks.cluster_connections,
             DATABASE_CONNECTIONS: peaks.database_connections / len(spent),

@@ -89,6 +89,7 @@ async def test_a_tiny_fleet_is_measured_and_nothing_is_left(
     assert values[FAILED_REQUESTS] == 0
     assert 10 < values[MEMORY] < math.inf
     assert values["deployment to one cluster, number"] == 2
+    assert 0 < values["under load: % of a core, the clients"] < 100
     assert set(family(os.getpid())) <= before, "a process is left"
 
 
