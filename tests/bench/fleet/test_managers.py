@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import make_url
 
+from bench.fleet import managers as managers_module
 from bench.fleet.calls import CallFailed
 from bench.fleet.child_process import last_line
 from bench.fleet.managers import Manager, ManagerFailed, Managers, Peaks, connections_to
@@ -24,11 +25,16 @@ def test_only_established_connections_to_the_ports_are_counted() -> None:
             assert connections_to(os.getpid(), {port + 1}) == 0
 
 
-def test_the_connections_of_another_process_are_not_counted() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        with socket.create_connection(("127.0.0.1", port)):
-            assert connections_to(os.getppid(), {port}) == 0
+async def test_the_connections_of_another_process_are_not_counted() -> None:
+    other = await asyncio.create_subprocess_exec("sleep", "1000")
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+            with socket.create_connection(("127.0.0.1", port)):
+                assert connections_to(other.pid, {port}) == 0
+    finally:
+        other.kill()
+        await other.wait()
 
 
 def test_the_highest_numbers_are_kept() -> None:
@@ -55,15 +61,24 @@ def managers_in(directory: Path, *running: Manager) -> Managers:
     return managers
 
 
+@pytest.fixture
+def no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look at once whether a manager has ended."""
+    monkeypatch.setattr(managers_module, "_EXIT_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("no_delay")
 async def test_a_call_that_fails_because_a_manager_ended_is_reported_as_that(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("out of memory\n")
     process = await asyncio.create_subprocess_exec("false")
+    await process.wait()
     with pytest.raises(ManagerFailed, match="ended with code 1: out of memory"):
         async with managers_in(tmp_path, Manager(process, log)).blamed():
             raise CallFailed("GET /operators got no answer")
 
 
+@pytest.mark.usefixtures("no_delay")
 async def test_a_call_that_fails_for_another_reason_is_reported_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(CallFailed, match="was refused"):
         async with managers_in(tmp_path).blamed():
@@ -75,7 +90,7 @@ async def test_the_address_of_a_manager_is_read_from_its_log(tmp_path: Path) -> 
     log.write_text(
         'not JSON: the fleet manager is starting\n{"message":"the fleet manager is ready","url":"http://127.0.0.1:9"}\n'
     )
-    process = await asyncio.create_subprocess_exec("sleep", "100")
+    process = await asyncio.create_subprocess_exec("sleep", "1000")
     manager = Manager(process, log)
     try:
         await manager.until_ready()
