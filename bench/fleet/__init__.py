@@ -4,5 +4,6 @@
 - `repository_process`, `cluster_process`, `load_process`: programs that run next to the managers.
 - `child_process`, `managers`, `calls`: how they are started, observed and called.
 - `registration`: fills the managers with clusters, operators and releases.
+- `measurement`: runs all of them, and reads what the managers use.
 - `latencies`, `limits`: percentiles, and the targets that they are compared with.
 """

@@ -11,9 +11,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from bench.fleet.latencies import MetricsReading
 from bench.fleet.limits import CHECKS, FAILED_REQUESTS, MEMORY, fleet_limits
+from bench.fleet.measurement import durations, health_checks, measure_fleet, shares
 from bench.fleet.size import FleetSize
 from bench.processes import family
-from bench.scenarios.fleet import SCENARIO, durations, health_checks, measure_fleet, shares
+from bench.scenarios.fleet import SCENARIO
 from kapsa.fleet.infrastructure.health.metrics import HealthMetrics
 
 REPOSITORY = Path(__file__).resolve().parents[3]
