@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import logging
@@ -10,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
-from aiohttp import web
 
 from kapsa.runtime.telemetry.logs import adopt_standard_logging, configure
+from tests.runtime.webhooks.webhook_server import AppValidator, running, webhooks
 
 
 @pytest.fixture
@@ -88,17 +87,11 @@ MALFORMED = (
 async def test_a_malformed_request_to_a_webhook_is_one_warning_without_a_traceback(
     request_bytes: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    runner = web.AppRunner(web.Application(), access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        reader, writer = await asyncio.open_connection("127.0.0.1", runner.addresses[0][1])
-        writer.write(request_bytes)
-        assert b" 400 " in await reader.readline()
-        writer.close()
-    finally:
-        await runner.cleanup()
-    (line,) = lines(capsys)
-    assert line["level"] == "warning"
-    assert "exception" not in line
-    assert len(json.dumps(line)) < 3000
+    async with running(webhooks(AppValidator())) as run:
+        capsys.readouterr()
+        assert b" 400 " in await run.send(request_bytes)
+    logged = lines(capsys)
+    (warning,) = (line for line in logged if line.get("logger") == "aiohttp.server")
+    assert warning["level"] == "warning"
+    assert not [line for line in logged if "exception" in line]
+    assert len(json.dumps(warning)) < 3000

@@ -137,6 +137,16 @@ class RunningServer:
             text = await answer.read()
             return answer.status, json.loads(text) if answer.status == 200 else text.decode()
 
+    async def send(self, data: bytes) -> bytes:
+        """Send bytes that need not be a request. Returns the first line of the response."""
+        tls = client_context(ca=await self.bundle())
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.server.port, ssl=tls)
+        try:
+            writer.write(data)
+            return await reader.readline()
+        finally:
+            writer.close()
+
     async def admit(self, path: str, manifest: dict[str, Any] | None, **request: Any) -> dict[str, Any]:
         status, answer = await self.post(path, review(manifest, **request))
         assert status == 200
