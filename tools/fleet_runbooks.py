@@ -16,16 +16,16 @@ SECTION = re.compile(
 )
 MEANS = re.compile(r"- \*\*Means\*\*: (.+)")
 ABOUT = """\
-Something is wrong, and the manager has a word for it. Find the word here; each section says what it means, what to look at, what to do, and who to call.
+When something is wrong, the manager gives a reason, such as `OOMKilled`. Look it up here: each section says what it means, what to look at, what to do, and who to call.
 
 ```sh norun="needs a manager with something wrong"
 kapsa fleet deployments ls                  # what is paused, rolling back or failed
-kapsa fleet deployments describe ID         # the cause, and the word of each cluster
-kapsa fleet operators health OPERATOR       # the word of each check that is not healthy
+kapsa fleet deployments describe ID         # the cause, and the reason of each cluster
+kapsa fleet operators health OPERATOR       # the reason of each check that is not healthy
 kapsa fleet clusters ls                     # clusters that do not answer
 ```
 
-**Three things that are always safe**: looking; `kapsa fleet deployments pause ID`, which lets no further cluster begin; `kapsa fleet clusters freeze CLUSTER --until 2h --reason REASON`, which keeps a cluster as it is. A failing version is rolled back all the same.
+**Three things that are always safe**: looking around; `kapsa fleet deployments pause ID`, which keeps further clusters from starting; `kapsa fleet clusters freeze CLUSTER --until 2h --reason REASON`, which keeps a cluster as it is. A failing version is rolled back all the same.
 
 **Two things to leave alone**: Helm on a cluster whose deployment is `RollingBack`, and CRDs. Deleting a CRD deletes every resource of its kind.
 
@@ -51,9 +51,9 @@ def render() -> str:
         for word, body in sections(page).items()
     )
     made = f"<!-- Made by `{COMMAND}`: change the sections of the pages, or the tool. -->"
-    table = "\n".join(["| word | means |", "|---|---|", *(row for _, row in rows)])
+    table = "\n".join(["| reason | means |", "|---|---|", *(row for _, row in rows)])
     listed = "\n".join(f"- [{title(page)}]({page.name})" for page in pages())
-    return "\n\n".join([made, "# Runbooks", ABOUT, listed, "## All words", table]) + "\n"
+    return "\n\n".join([made, "# Runbooks", ABOUT, listed, "## All reasons", table]) + "\n"
 
 
 def title(page: Path) -> str:
