@@ -7,13 +7,13 @@ import msgspec
 
 from kapsa.fleet.domain.errors import StateConflict
 from kapsa.fleet.domain.health import GateProgress, accept
+from kapsa.fleet.domain.rollout.course import RESUME
 from kapsa.fleet.domain.rollout.deployments import (
     PHASE_TRANSITIONS,
     DeploymentPhase,
     VersionDeployment,
     check_phase,
 )
-from kapsa.fleet.domain.rollout.rollouts import RESUME
 from kapsa.fleet.domain.rollout.strategies import BlueGreenStrategy
 from kapsa.fleet.domain.rollout.targets import DELETED, RolloutTarget, TargetGoal, TargetState, TargetStep
 

@@ -7,13 +7,13 @@ import msgspec
 import structlog
 
 from kapsa.fleet.domain.errors import InvalidInput
+from kapsa.fleet.domain.rollout.course import RolloutCourse, steer
 from kapsa.fleet.domain.rollout.deployments import (
     DeploymentPhase,
     RolloutEvent,
     VersionDeployment,
     check_phase,
 )
-from kapsa.fleet.domain.rollout.rollouts import RolloutCourse, steer
 from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetGoal, TargetStep, check_step
 from kapsa.fleet.orchestrator.approval_requests import ApprovalDesk
 from kapsa.fleet.orchestrator.planner import RolloutPlanner

@@ -11,9 +11,9 @@ import pytest
 
 from kapsa.fleet.domain.errors import StateConflict
 from kapsa.fleet.domain.health import GateProgress
+from kapsa.fleet.domain.rollout.course import RolloutCourse, steer
 from kapsa.fleet.domain.rollout.deployments import PHASE_TRANSITIONS, DeploymentPhase, check_phase
 from kapsa.fleet.domain.rollout.releases import ReleaseRef
-from kapsa.fleet.domain.rollout.rollouts import RolloutCourse, steer
 from kapsa.fleet.domain.rollout.strategies import (
     BlueGreenStrategy,
     CanaryStrategy,
