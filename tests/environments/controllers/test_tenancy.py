@@ -240,6 +240,44 @@ async def test_credentials_to_pull_are_withheld_from_a_job_whose_next_pod_would_
     assert await secrets_of(tenant) == {}
 
 
+async def held_back_update(tenant: Tenant) -> None:
+    """Create a StatefulSet whose next pod has its first template, which reads the Secret, as its present one has."""
+    inside, kind = tenant.namespace_of("one"), "apps/v1/StatefulSet"
+    template = patient_reader(tenant)["spec"]["template"]
+    spec = {
+        "replicas": 1,
+        "serviceName": "db",
+        "selector": {"matchLabels": {"app": "db"}},
+        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}},
+        "template": {"metadata": {"labels": {"app": "db"}}, "spec": template["spec"]},
+    }
+    metadata = {"name": "db", "namespace": inside}
+    stateful_set = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": spec}
+    await tenant.client.create(stateful_set)
+
+    async def has_pod() -> bool:
+        status = (await tenant.client.get(kind, "db", namespace=inside)).get("status") or {}
+        return bool(status.get("currentRevision") and status.get("replicas"))
+
+    await tenant.sandbox.until(has_pod, "the StatefulSet has its pod", seconds=180)
+    clean = {"spec": {"template": {"spec": {"volumes": None}}}}
+    await tenant.client.patch(kind, "db", clean, namespace=inside)
+
+
+async def test_credentials_to_pull_are_withheld_from_an_earlier_template_of_a_stateful_set(
+    tenant: Tenant,
+) -> None:
+    await shared_registry(tenant)
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    await held_back_update(tenant)
+    await tenant.project(**registry_of(tenant, f"{tenant.name}/app"))
+    # The pod may go at any time, and comes back from the first template.
+    await tenant.sandbox.event("PullSecretWithheld", "Pod db-0 and 1 more")
+    assert await secrets_of(tenant) == {}
+
+
 @pytest.mark.virtual_time
 async def test_a_job_that_has_ended_withholds_nothing(tenant: Tenant) -> None:
     await shared_registry(tenant)

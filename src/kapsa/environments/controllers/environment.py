@@ -103,7 +103,7 @@ class EnvironmentController(Controller[Environment]):
         *(rule_for(kind, "create", "patch") for kind in POLICY_KINDS),
         *(rule_for(kind, "delete") for kind in (RESOURCE_QUOTA, NETWORK_POLICY)),
         *(rule_for(kind, "create", "patch", "delete") for kind in (*RENDERED_KINDS, HTTP_ROUTE, KPACK_IMAGE)),
-        *(rule_for(kind, "list") for kind in ("v1/Pod", "apps/v1/ReplicaSet")),
+        *(rule_for(kind, "list") for kind in ("v1/Pod", "apps/v1/ReplicaSet", "apps/v1/ControllerRevision")),
         PolicyRule(resources=("pods/log",), verbs=("get",)),
         *ACCESS_RULES,
     )

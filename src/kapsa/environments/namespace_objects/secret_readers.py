@@ -13,6 +13,7 @@ from kapsa.environments.step_run import Manifest, StepRun
 
 __all__ = ["pods_that_read", "workloads_that_read"]
 
+_STATEFUL_SET, _REVISION = "apps/v1/StatefulSet", "apps/v1/ControllerRevision"
 _WORKLOADS = frozenset({"Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob"})
 
 
@@ -31,7 +32,7 @@ async def pods_that_read(visit: StepRun, secret: str) -> list[str]:
     """Return the pods that take the content of a Secret, and what creates such pods from an earlier template.
 
     An update has not replaced these pods yet. A Job of a CronJob keeps its template, and may wait for its next attempt
-    without a pod.
+    without a pod. A StatefulSet with a partition creates pods again from its earlier revision.
     """
     readers: list[str] = []
     for kind, is_active in _LIVE.items():
@@ -41,7 +42,22 @@ async def pods_that_read(visit: StepRun, secret: str) -> list[str]:
             for live in listed
             if is_active(live) and _reads(manifest := _typed(live, kind), secret)
         ]
-    return readers
+    return readers + await _revisions_that_read(visit, secret)
+
+
+async def _revisions_that_read(visit: StepRun, secret: str) -> list[str]:
+    """Return the revisions from which StatefulSets may still create pods that take the content of a Secret."""
+    sets = (await visit.ctx.client.list(_STATEFUL_SET, namespace=visit.namespace)).items
+    if not sets:
+        return []
+    current = {(each.get("status") or {}).get("currentRevision") for each in sets}
+    revisions = (await visit.ctx.client.list(_REVISION, namespace=visit.namespace)).items
+    return [
+        shown(_typed(each, _REVISION))
+        for each in revisions
+        if each["metadata"]["name"] in current
+        and _reads(_typed(each.get("data") or {}, _STATEFUL_SET), secret)
+    ]
 
 
 def _runs(pod: Manifest) -> bool:
