@@ -208,6 +208,16 @@ def test_one_change_that_is_ignored_is_unknown_until_any_status_is_written() -> 
     assert read("02").evidence is H
 
 
+def test_a_change_that_is_ignored_does_not_stand_in_for_resources_in_progress() -> None:
+    readings, times = Readings(baseline_of((), START)), ("2026-01-01T00:00:01Z",)
+    ignored = KindFacts("Widget", 1000, 1000, (PendingResource("uid-1", "w1", ResourceState.LAGGING),), times)
+    for _ in range(6):
+        readings.read(workloads=workload(pod()), kinds=(ignored,))
+    busy = KindFacts("Gadget", 1, 1, (PendingResource("uid-2", "g1", ResourceState.IN_PROGRESS),), times)
+    health = readings.read(workloads=workload(pod()), kinds=(ignored, busy))
+    assert check_of(health, CheckKind.RESOURCES).reason == "ResourcesInProgress"
+
+
 @pytest.mark.parametrize("others", [2, 500], ids=["few", "many"])
 def test_a_time_that_a_tenant_has_made_up_hides_no_later_write_of_a_status(others: int) -> None:
     readings, running = Readings(baseline_of((), START)), workload(pod())

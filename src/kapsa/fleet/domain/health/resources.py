@@ -116,11 +116,13 @@ def judge_resources(
     and are right now pass: a controller that works has nothing to write then. The message says whether one was written.
     """
     exempt = baseline.keys if baseline else frozenset()
-    worst = worst_check(
+    checks = [
         _kind(kind, exempt, waiting, limits, now, idle=baseline is not None and not _writes((kind,), written))
         for kind in kinds
         if kind.total
-    )
+    ]
+    # A person may accept the one reason: it must not stand in for that of another kind, which nobody has seen.
+    worst = worst_check(sorted(checks, key=lambda check: check.reason == NO_RECONCILIATION))
     if worst is not None and worst.evidence is not Evidence.HEALTHY:
         return worst
     total = sum(kind.total for kind in kinds)
