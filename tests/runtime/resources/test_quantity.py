@@ -1,5 +1,7 @@
 """Quantities: parsing, formatting, comparison and arithmetic."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,3 +90,15 @@ def test_a_quantity_field_accepts_a_string_or_a_number() -> None:
 def test_a_stored_value_that_is_not_a_quantity_is_a_mismatch(value: bytes) -> None:
     with pytest.raises(ModelMismatch, match=r"spec\.size"):
         _ = Disk.decode(b'{"metadata":{"name":"d"},"spec":{"size":' + value + b"}}").spec
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1e101", "1e1.5", "1e-999", "1e", "9" * 5000, "0." + "0" * 5000 + "1", "1Gi", "1e3", "-.5e-9", "99e99"],
+)
+def test_a_cluster_accepts_only_quantities_that_can_be_read(text: str) -> None:
+    accepted = re.search(Quantity.openapi()["pattern"], text) is not None
+    try:
+        Quantity(text)
+    except ValueError:
+        assert not accepted

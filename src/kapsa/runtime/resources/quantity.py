@@ -15,8 +15,9 @@ __all__ = ["IntOrString", "Quantity"]
 IntOrString = Annotated[int | str, Field(int_or_string=True)]
 """A number or a string, such as a port number or name, or 3 or "25%"."""
 
-_NUMBER = r"(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
-_PATTERN = rf"^(\+|-)?{_NUMBER}(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?{_NUMBER}))?$"
+_NUMBER = r"(([0-9]{1,99}(\.[0-9]{0,99})?)|(\.[0-9]{1,99}))"
+_PATTERN = rf"^(\+|-)?{_NUMBER}(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]{{1,2}}))?$"
+"""The texts that a cluster accepts. None of them may be unreadable: such an object could not be reconciled at all."""
 _PARTS = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?\d+))?", re.ASCII)
 _BINARY = {
     suffix: Fraction(1024) ** power for power, suffix in enumerate(("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))
