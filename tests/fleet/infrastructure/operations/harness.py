@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import gzip
 import hashlib
@@ -27,7 +28,7 @@ from kapsa.fleet.infrastructure.operations.leased_clients import LeasedClients
 from kapsa.fleet.orchestrator.ports.charts import ChartCrd
 from kapsa.fleet.orchestrator.ports.cluster_operations import CrdRequest
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard
-from kapsa.runtime import Client, NotFound
+from kapsa.runtime import Client, NotFound, UnknownKind
 from tests.fleet.audit_recorder import AuditRecorder
 
 CLUSTER = uuid.uuid4()
@@ -199,6 +200,7 @@ class Operations:
         await self.client.apply(body, force=True)
 
     async def create_widgets(self, count: int, version: str) -> None:
+        await self._served(version)
         for number in range(count):
             await self.client.create(
                 {
@@ -208,6 +210,17 @@ class Operations:
                     "spec": {"size": number},
                 }
             )
+
+    async def _served(self, version: str) -> None:
+        """Wait until the API server serves widgets: it does so a moment after their CRD is established."""
+        async with asyncio.timeout(120):
+            while True:
+                try:
+                    await self.client.list(f"{self.group}/{version}/Widget", namespace="default")
+                except (UnknownKind, NotFound):
+                    await asyncio.sleep(0.1)
+                else:
+                    return
 
     async def content(self, version: str) -> str:
         """Return a hash over the names, labels and specs of all widgets, as a version shows them."""
@@ -254,6 +267,10 @@ def _secret(release: ReleaseRef, revision: int, objects: tuple[Manifest, ...]) -
 
 @asynccontextmanager
 async def operations_on(cluster: DevCluster, engine: str) -> AsyncIterator[Operations]:
-    """Open the operations on a cluster. A real API server takes a moment to see a new storage version."""
+    """Open the operations on a cluster.
+
+    A real API server takes a moment to see a new storage version, and, on a busy machine, to reach a webhook.
+    """
+    settle, patience = (5.0, 10.0) if engine == "real" else (0.0, 0.5)
     async with ClusterClient.connect(kubeconfig=cluster.kubeconfig) as client:
-        yield Operations(client, settle_seconds=5.0 if engine == "real" else 0.0)
+        yield Operations(client, settle_seconds=settle, patience_seconds=patience)
