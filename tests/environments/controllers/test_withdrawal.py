@@ -50,6 +50,10 @@ async def another_project(tenant: Tenant) -> None:
     await tenant.reaches("one", "Ready", "False", "ProjectMissing")
 
 
+async def time_that_is_none(tenant: Tenant) -> None:
+    await patch(tenant, {"spec": {"source": {"committedAt": "2026-01-01T00:00:00+99:99"}}})
+
+
 FREEZES: Sequence[Freeze] = (
     unresolvable_commit,
     quota_above_the_ceiling,
@@ -57,6 +61,7 @@ FREEZES: Sequence[Freeze] = (
     config_map_that_does_not_exist,
     config_map_that_is_reserved,
     another_project,
+    time_that_is_none,
 )
 """Ways to keep an environment from its next version, by its team or by accident."""
 

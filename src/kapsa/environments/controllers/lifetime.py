@@ -80,16 +80,31 @@ async def record_commit(commit: str, environment: Environment, ctx: Context[Envi
         status.seen_commit = commit
         status.commit_seen_at = (await _first_sight(environment, ctx)).replace(microsecond=0)
     ttl = environment.spec.ttl
-    start = min(status.commit_seen_at, environment.spec.source.committed_at or status.commit_seen_at)
+    start = min(status.commit_seen_at, _committed_at(environment, ctx) or status.commit_seen_at)
     kept_until = _kept_until(environment, ctx)
     status.expires_at = max(start + ttl.delta, kept_until or start) if ttl is not None else None
 
 
 async def _first_sight(environment: Environment, ctx: Context[Environment]) -> datetime:
     """Return the time at which a new commit is seen, which must not be too early: the lifetime counts from it."""
-    created, committed = environment.metadata.creation_timestamp, environment.spec.source.committed_at
+    created, committed = (
+        environment.metadata.creation_timestamp,
+        parse_moment(environment.spec.source.committed_at or ""),
+    )
     now = await present(ctx.client, ctx.now(), created, committed, ctx.status.commit_seen_at)
     return max(now, created or now)
+
+
+def _committed_at(environment: Environment, ctx: Context[Environment]) -> datetime | None:
+    """Return the time of the commit, as far as it is known."""
+    text = environment.spec.source.committed_at
+    if not text:
+        return None
+    moment = parse_moment(text)
+    if moment is None:
+        note = "spec.source.committedAt is not a time such as 2030-01-31T12:00:00Z, and is ignored"
+        ctx.event("Warning", "CommittedAtInvalid", note, action="Keep")
+    return moment
 
 
 def _kept_until(environment: Environment, ctx: Context[Environment]) -> datetime | None:

@@ -41,9 +41,9 @@ class EnvironmentSource(Part):
     """The branch of the commit."""
     pr_number: Annotated[int, Field(ge=1, le=2147483647)] | None = None
     """The pull request of the commit."""
-    committed_at: datetime | None = None
+    committed_at: Annotated[str, Field(format="date-time")] | None = None
     """Time of the commit. The lifetime counts from here, or from the first sight of the commit if that is earlier or
-    this is absent."""
+    this is absent."""  # A text: the API server accepts times that are none, such as an offset of 99 hours.
 
 
 class EnvironmentConfig(Part):
