@@ -53,9 +53,9 @@ def suspend(manifest: Manifest) -> Manifest:
     """Return the object scaled down so that no pod of it runs; everything else stays."""
     match manifest["kind"]:
         case "Deployment" | "StatefulSet":
-            return {**manifest, "spec": {**manifest["spec"], "replicas": 0}}
+            return {**manifest, "spec": {**manifest.get("spec", {}), "replicas": 0}}
         case "CronJob" | "Job":
-            return {**manifest, "spec": {**manifest["spec"], "suspend": True}}
+            return {**manifest, "spec": {**manifest.get("spec", {}), "suspend": True}}
         case "DaemonSet":
             spec = copy.deepcopy(manifest["spec"])
             pod = spec["template"].setdefault("spec", {})

@@ -58,7 +58,7 @@ def refuse_revealed(shown: Mapping[str, Any], before: Mapping[str, Any], sent: M
     for path in _revealed(shown, before, sent, ()):
         message = (
             "has a hidden value that may repeat a secret value, which this change removes: "
-            "send another value for it in the same request, or leave it out"
+            "send values in the same request, with another value for it or without it"
         )
         raise _invalid(path, message)
 
