@@ -27,6 +27,7 @@ from tests.environments.tenant import Tenant
 __all__ = ["FullScenario"]
 
 REPOSITORY = "https://git.example.com/org/app"
+PULL_SECRET = "kapsa-registry"  # noqa: S105 - a name
 _POD = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "app", "image": "app:1"}]}}
 _ONCE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "app", "image": "app:1"}]}}
 _SPECS: Mapping[str, dict[str, Any]] = {
@@ -176,9 +177,17 @@ class FullScenario:
         self.renderer.objects = [_object_of(kind) for kind in ALLOWED_KINDS]
         await self._pushed("two")
         await self.tenant.reaches("one", "DeploymentReady", "True")
+        await self._lose_the_pull_secret()
         self.renderer.objects = plain
         await self._pushed("three")
         await self.tenant.ready()
+
+    async def _lose_the_pull_secret(self) -> None:
+        """Delete the copied pull secret. Before it is made again, everything that could read it is looked at."""
+        namespace = self.tenant.namespace_of("one")
+        await self.client.delete("v1/Secret", PULL_SECRET, namespace=namespace)
+        await self.sandbox.at_rest(10)
+        await self.client.get("v1/Secret", PULL_SECRET, namespace=namespace)
 
     async def _pushed(self, text: str) -> None:
         """Set a commit whose image already exists."""
