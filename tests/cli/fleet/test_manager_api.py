@@ -64,13 +64,14 @@ async def test_a_password_in_netrc_is_in_nobodys_way_and_a_proxy_is_used(
     monkeypatch.setenv("NETRC", str(netrc))
     monkeypatch.setenv("NO_PROXY", "other.example.com")
     async with canned(status="502 Bad Gateway") as proxy:
-        monkeypatch.setenv("HTTPS_PROXY", proxy.address)
+        monkeypatch.setenv("HTTPS_PROXY", proxy.address.replace("://", "://robot:hunter2secret@"))
         api = ManagerApi("https://fleet.example.com", "a.b.c")
         try:
-            with pytest.raises(ManagerUnavailable, match="no answer from the manager"):
+            with pytest.raises(ManagerUnavailable, match="the proxy answered 502") as error:
                 await api.patch("/clusters/a", {})
         finally:
             await api.close()
+    assert "hunter2secret" not in str(error.value)
     assert proxy.requests == ["CONNECT fleet.example.com:443 HTTP/1.1"]
 
 
@@ -94,6 +95,20 @@ async def test_a_proxy_needs_no_scheme_and_one_that_speaks_another_protocol_is_n
         finally:
             await api.close()
     assert server.requests == (["CONNECT 0.0.0.0:1 HTTP/1.1"] if used else [])
+
+
+async def test_a_proxy_that_is_not_an_address_is_reported_without_its_password(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "robot:hunter2secret@proxy.example:31x8")
+    terminal = Terminal(tmp_path / "fleet.json")
+    terminal.login.write_text(json.dumps({"server": "https://fleet.example.com", "token": "a.b.c"}))
+    terminal.login.chmod(0o600)
+    line = await asyncio.to_thread(terminal.fail, "whoami")
+    assert (
+        "no answer from the manager at https://fleet.example.com: the proxy 'proxy.example:31x8' of" in line
+    )
+    assert "hunter2secret" not in line
 
 
 @asynccontextmanager

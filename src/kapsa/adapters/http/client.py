@@ -3,8 +3,8 @@
 Callers take the `HttpClient` protocol, so that a test can respond without sockets. `GuardedHttpClient` is the
 real one. Redirects are not followed: the caller decides where they may lead, and with which headers.
 
-Behind a proxy of the environment (HTTP_PROXY, HTTPS_PROXY, NO_PROXY) it is the proxy that resolves names, so that it
-has to refuse internal addresses: the guard sees the address of the proxy only, and addresses that are in URLs.
+Behind a proxy of the environment (see `environment_proxy`) it is the proxy that resolves names, so that it has to refuse
+internal addresses: the guard sees the address of the proxy only, and addresses that are in URLs.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ from __future__ import annotations
 import functools
 import ssl
 from collections.abc import Mapping
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Protocol
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import msgspec
@@ -25,6 +23,8 @@ from yarl import URL
 from kapsa.adapters.errors import LimitExceeded, Refused, TimedOut, Unreachable
 from kapsa.adapters.http._guarded_resolver import GuardedResolver
 from kapsa.adapters.http.address_guard import AddressGuard, is_ip, reject_internal_address
+from kapsa.adapters.http.environment_proxy import environment_proxy
+from kapsa.adapters.redaction import redact
 
 __all__ = ["GuardedHttpClient", "HttpClient", "HttpResponse"]
 
@@ -112,7 +112,7 @@ class GuardedHttpClient:
                 ssl=self._trusted if verify else _unverified(),
                 server_hostname=headers.get("Host", "").partition(":")[0] or None,
                 allow_redirects=False,
-                proxy=_proxy(target),
+                proxy=environment_proxy(target),
             ) as response:
                 content = await _read(response, request, limit) if limit else b""
                 return HttpResponse(response.status, _plain(response.headers), content)
@@ -164,18 +164,6 @@ async def _read(response: aiohttp.ClientResponse, request: str, limit: int) -> b
     return bytes(content)
 
 
-def _proxy(url: URL) -> str | None:
-    """Return the proxy of the environment for a URL. A token for this machine goes to no other."""
-    host = url.host or ""
-    if _is_loopback(host) or proxy_bypass(host):
-        return None
-    return getproxies().get(url.scheme)
-
-
-def _is_loopback(host: str) -> bool:
-    return ip_address(host).is_loopback if is_ip(host) else host.rstrip(".").lower() == "localhost"
-
-
 @functools.cache
 def _unverified() -> ssl.SSLContext:
     # Not the default context, which loads all authorities of this machine for nothing.
@@ -197,4 +185,6 @@ def _cause(error: BaseException) -> BaseException | None:
 
 
 def _message(error: BaseException) -> str:
-    return str(error) or type(error).__name__
+    if isinstance(error, aiohttp.ClientHttpProxyError):  # its text has the password of the proxy
+        return f"the proxy answered {error.status} {error.message}"
+    return redact(str(error)) or type(error).__name__

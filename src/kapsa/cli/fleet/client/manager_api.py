@@ -10,16 +10,16 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
-from urllib.parse import quote, urlsplit
-from urllib.request import getproxies, proxy_bypass
+from urllib.parse import quote
 
 import aiohttp
 import msgspec
 from yarl import URL
 
 from kapsa import __version__
+from kapsa.adapters.errors import Refused
+from kapsa.adapters.http.environment_proxy import environment_proxy
 from kapsa.cli.fleet.client.problems import ManagerUnavailable, refusal
-from kapsa.cli.fleet.client.profile import is_loopback
 from kapsa.cli.tables import printable
 
 __all__ = ["LARGEST_PAGE", "ManagerApi", "as_type", "path_of"]
@@ -201,22 +201,20 @@ class ManagerApi:
             case aiohttp.ClientConnectorError():
                 why = printable(error.os_error.strerror or error.os_error)
                 advice = "check the address, and that the manager runs (`kapsa fleet serve`)"
+            case aiohttp.ClientHttpProxyError():  # its text has the password of the proxy
+                why = f"the proxy answered {error.status} {printable(error.message)[:300]}"
+                advice = "check HTTPS_PROXY, or add the manager to NO_PROXY"
             case _:
                 why = f"the connection broke: {printable(error)[:300]}"
                 advice = "run the command again"
         return ManagerUnavailable(f"no answer from the manager at {self.url}: {why}; {advice}")
 
 
-def _proxy(url: str) -> str | None:
-    """Return the proxy of the environment for an address. A token for this machine goes to no other."""
-    parts = urlsplit(url)
-    if is_loopback(url) or proxy_bypass(parts.hostname or ""):
-        return None
-    proxies = getproxies()
-    given = proxies.get(parts.scheme) or proxies.get("all") or ""
-    proxy = given if "://" in given or not given else f"http://{given}"
-    # One of another protocol, such as SOCKS, is for other programs: it could not be used.
-    return proxy if proxy.startswith(("http://", "https://")) else None
+def _proxy(url: str) -> URL | None:
+    try:
+        return environment_proxy(URL(url))
+    except Refused as error:
+        raise ManagerUnavailable(f"no answer from the manager at {url}: {printable(error)}") from None
 
 
 def _if_match(version: int | None) -> dict[str, str]:
