@@ -26,7 +26,7 @@ from kapsa.fleet.infrastructure.local_keys import LocalKeys
 from kapsa.fleet.infrastructure.postgres.database import Database, DatabaseError
 from kapsa.fleet.infrastructure.vault.encryption_keys import KeyRingError, new_key_text
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry
-from kapsa.fleet.server.lifecycle import FleetServer
+from kapsa.fleet.server.lifecycle import FleetServer, serve
 from kapsa.fleet.settings import FleetSettings
 from kapsa.runtime.testing import issue_certificate, make_authority
 from tests.eventually import eventually
@@ -282,18 +282,61 @@ async def test_a_certificate_that_cannot_be_read_is_one_line(database_url: URL, 
         await FleetServer(settings).__aenter__()
 
 
-async def test_a_signal_ends_the_run_with_code_0(server: FleetServer) -> None:
-    run = asyncio.create_task(server.run_until_stopped())
-    await asyncio.sleep(0.05)
-    os.kill(os.getpid(), signal.SIGTERM)
-    assert await asyncio.wait_for(run, 120) == 0
+async def test_a_signal_ends_the_run_with_code_0(database_url: URL, tmp_path: Path) -> None:
+    with capture_logs() as logs:
+        run = asyncio.create_task(serve(external(database_url, tmp_path)))
+
+        async def ready() -> bool:
+            return any(entry["event"] == "the fleet manager is ready" for entry in logs)
+
+        await eventually(ready, bool, "a manager that is ready", seconds=120)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await asyncio.wait_for(run, 120) == 0
+    assert logs[-1]["event"] == "the fleet manager stops on a signal"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_a_manager_that_waits_for_vault(
+    database_url: URL, tmp_path: Path, number: signal.Signals
+) -> None:
+    with VaultServer() as vault:
+        vault.sealed = True
+        variables = {
+            "KAPSA_DATABASE_URL": text_of(database_url),
+            "KAPSA_FLEET_DATA_DIRECTORY": str(tmp_path),
+            "KAPSA_FLEET_LISTEN_PORT": "0",
+            "KAPSA_FLEET_VAULT_ADDRESS": vault.url,
+            "KAPSA_FLEET_VAULT_TRANSIT_KEY": "fleet",
+            "KAPSA_FLEET_VAULT_TOKEN": vault.token,
+        }
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("KAPSA_")}
+        command = "import sys; from kapsa.cli import main; sys.argv[1:] = ['fleet', 'serve']; main()"
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", command), env=inherited | variables, stderr=subprocess.PIPE
+        )
+
+        async def requested() -> int:
+            return len(vault.requests)
+
+        try:
+            await eventually(requested, bool, "a request to Vault", seconds=120)
+            process.send_signal(number)
+            _, output = await asyncio.wait_for(process.communicate(), 60)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+    assert process.returncode == 0, output.decode()
+    assert "stops on a signal, before it was ready" in output.decode()
+    assert "Traceback" not in output.decode()
 
 
 @pytest.mark.long
 async def test_the_end_of_the_embedded_database_ends_the_run_with_code_1(open_directory: Path) -> None:
     async with FleetServer(FleetSettings(data_directory=open_directory / "data", listen_port=0)) as server:
         pid = int((open_directory / "data" / "postgres" / "postmaster.pid").read_text().split()[0])
-        run = asyncio.create_task(server.run_until_stopped())
+        run = asyncio.create_task(server.run_until_stopped(asyncio.Event()))
         os.kill(pid, signal.SIGKILL)
         assert await asyncio.wait_for(run, 120) == 1
 

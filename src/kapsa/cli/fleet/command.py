@@ -44,17 +44,12 @@ def serve() -> None:
 
     On SIGTERM or SIGINT it finishes what it is doing.
     """
-    from kapsa.fleet.server.lifecycle import FleetServer
+    from kapsa.fleet.server import lifecycle
     from kapsa.runtime.telemetry import tracing
 
     settings = read_settings()
     tracing.configure("kapsa-fleet")
-
-    async def run() -> int:
-        async with FleetServer(settings) as server:
-            return await server.run_until_stopped()
-
-    raise typer.Exit(asyncio.run(run()))
+    raise typer.Exit(asyncio.run(lifecycle.serve(settings)))
 
 
 @app.command()

@@ -19,7 +19,7 @@ from kapsa.fleet.server.services import ManagerServices, build_services
 from kapsa.fleet.server.starting_application import StartingApplication
 from kapsa.fleet.settings import FleetSettings
 
-__all__ = ["FleetServer", "migrated_database", "open_database"]
+__all__ = ["FleetServer", "migrated_database", "open_database", "serve"]
 
 log = structlog.get_logger(__name__)
 
@@ -53,6 +53,41 @@ async def migrated_database(settings: FleetSettings) -> AsyncIterator[tuple[Data
         if applied := await migrate(database):
             log.info("migrated the database", revisions=applied)
         yield database, embedded
+
+
+async def serve(settings: FleetSettings) -> int:
+    """Run a manager until SIGTERM, SIGINT or a failure that ends it. Return the exit code.
+
+    A signal also ends a start, which may wait for Vault for hours.
+    """
+    stop = asyncio.Event()
+    # Before the start: process 1 of a container ignores a signal without a handler.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    server = FleetServer(settings)
+    if not await _start(server, stop):
+        log.info("the fleet manager stops on a signal, before it was ready")
+        return 0
+    try:
+        return await server.run_until_stopped(stop)
+    finally:
+        await server.__aexit__()
+
+
+async def _start(server: "FleetServer", stop: asyncio.Event) -> bool:
+    """Start a server. Return False if `stop` was set before it was ready: what had been started has then stopped."""
+    start = asyncio.create_task(server.__aenter__())
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((start, stopped), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopped.cancel()
+        start.cancel()
+        await asyncio.wait((start,))
+    if start.cancelled():
+        return False
+    start.result()
+    return True
 
 
 class FleetServer:
@@ -91,12 +126,8 @@ class FleetServer:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    async def run_until_stopped(self) -> int:
-        """Wait for SIGTERM, SIGINT or a failure that ends the manager. Return the exit code."""
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
+    async def run_until_stopped(self, stop: asyncio.Event) -> int:
+        """Wait for `stop`, or for a failure that ends the manager. Return the exit code."""
         log.info("the fleet manager is ready", url=self.http.url)
         self.tasks.failed.add_done_callback(lambda _: stop.set())
         await stop.wait()
