@@ -32,6 +32,13 @@ def test_a_scalar_means_what_it_means_to_kubernetes(text: str, value: Any) -> No
     assert load_documents(f"a: {text}\n80: b".encode(), "file") == [{"a": value, "80": "b"}]
 
 
+@pytest.mark.parametrize("text", [".inf", "-.INF", "+.Inf", ".nan", ".NaN", "1e999", "!!float .inf"])
+def test_a_number_that_json_does_not_have_is_rejected_as_by_kubernetes(text: str) -> None:
+    with pytest.raises(RenderFailed, match=r"file is not YAML: line 2: the number .* is out of range"):
+        load_documents(f"a: 1\nb: {text}".encode(), "file")
+    assert load_documents(b'a: ".inf"', "file") == [{"a": ".inf"}]
+
+
 def test_a_duplicated_key_is_rejected_with_its_line() -> None:
     with pytest.raises(RenderFailed, match=r"app.yaml, line 4: the key 'replicas' is duplicated"):
         load_documents(b"spec:\n  replicas: 1\n  paused: true\n  replicas: 9\n", "app.yaml")

@@ -57,6 +57,9 @@ _Loader.add_implicit_resolver(
     ),
     list("-+0123456789."),
 )
+_Loader.add_implicit_resolver(  # no number of JSON: Kubernetes rejects them, and so does `_float`
+    "tag:yaml.org,2002:float", re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"), list("-+.")
+)
 _Loader.add_implicit_resolver("tag:yaml.org,2002:merge", re.compile(r"<<$"), ["<"])
 
 
@@ -71,9 +74,12 @@ def _integer(loader: Any, node: yaml.ScalarNode) -> int:
 
 
 def _float(loader: Any, node: yaml.ScalarNode) -> float:
-    number = float(str(node.value).replace("_", ""))
+    text = str(node.value).replace("_", "").lower()
+    number = float(text.replace(".inf", "inf").replace(".nan", "nan"))
     if not math.isfinite(number):
-        raise yaml.MarkedYAMLError(problem="a number is out of range", problem_mark=node.start_mark)
+        raise yaml.MarkedYAMLError(
+            problem=f"the number {node.value} is out of range", problem_mark=node.start_mark
+        )
     return int(number) if number.is_integer() and abs(number) < 1e15 else number
 
 
