@@ -55,15 +55,21 @@ def test_the_role_has_the_kinds_of_the_manifest(
             "standard input has no objects: pass the output of `helm template RELEASE CHART --include-crds`",
         ),
         ("replicas: 3\n", "has a document that is not a Kubernetes object: render the chart first"),
-        ("{", "standard input cannot be read as YAML"),
+        ("{", "standard input is not YAML: line 2: did not find expected node content"),
+        ("[" * 5000, "standard input is nested more than"),
+        ("a: .inf", "standard input is not YAML: line 1: the number .inf is out of range"),
     ],
-    ids=["nothing", "values", "not YAML"],
+    ids=["nothing", "values", "not YAML", "nested deeply", "infinity"],
 )
 def test_what_is_not_a_rendered_chart_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str, message: str
 ) -> None:
     assert run(monkeypatch, text=text) == 1
     assert message in capsys.readouterr().err
+
+
+def test_a_text_that_looks_like_a_date_is_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(monkeypatch, text="{apiVersion: v1, kind: ConfigMap, data: {released: 2024-13-01}}") == 0
 
 
 def granting(rules: str, kind: str = "ClusterRole") -> str:

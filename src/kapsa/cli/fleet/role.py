@@ -57,14 +57,18 @@ def print_role(
 
 def _objects(path: Path | None) -> list[dict[str, Any]]:
     """Return the objects of a manifest, with those of Lists."""
-    import yaml
+    from kapsa.adapters.errors import ExternalError
+    from kapsa.adapters.helm.release_secret import MANIFEST_LIMITS
+    from kapsa.adapters.manifests.yaml_documents import load_documents
 
     origin = "standard input" if path is None else str(path)
     try:
         text = sys.stdin.read() if path is None else path.read_text(encoding="utf-8")
-        documents = [each for each in yaml.safe_load_all(text) if each]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        documents = [each for each in load_documents(text.encode(), origin, MANIFEST_LIMITS) if each]
+    except (OSError, UnicodeError) as error:
         raise TargetError(f"{origin} cannot be read as YAML: {error}") from None
+    except ExternalError as error:
+        raise TargetError(str(error)) from None
     objects: list[dict[str, Any]] = []
     for each in documents:
         objects += _items(each) if _is_object(each) else [each]

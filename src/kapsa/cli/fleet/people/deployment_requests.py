@@ -101,15 +101,26 @@ def build_request(operator: str, version: str, options: RequestOptions) -> Deplo
     for field in ("operator", "version"):
         if not document.get(field):
             raise TargetError(f"the {field} is missing: give OPERATOR and VERSION, or --file with both")
-    document["targets"] = {**dict(document.get("targets") or {}), **_targets(options)}
+    document["targets"] = {**_mapping(document, "targets"), **_targets(options)}
     if not document["targets"]:
         raise TargetError("the clusters are missing: give --cluster, --environment or --label, or --file")
     document.setdefault("strategy", StrategyName.CANARY.value)
     name = convert_input(document["strategy"], StrategyName, "strategy")
     if config := _config(options, name):
         field = _CONFIGS[name][0]
-        document[field] = {**dict(document.get(field) or {}), **config}
+        document[field] = {**_mapping(document, field), **config}
     return convert_input(document, DeploymentRequest, str(options.file or "the request"))
+
+
+def _mapping(document: dict[str, Any], field: str) -> dict[str, Any]:
+    value = document.get(field)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise TargetError(
+            f"{field} in --file must be a mapping, got {msgspec.json.encode(value).decode():.60}"
+        )
+    return value
 
 
 def _given(operator: str, version: str, options: RequestOptions) -> dict[str, Any]:
