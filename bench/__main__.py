@@ -24,7 +24,7 @@ from bench.machine import machine, versions
 from bench.page import write_page
 from bench.plan import Budget, Cell, Step, shortfalls, whole_run
 from bench.programs import HERE, compile_kapsa, rust_program
-from bench.results import Measurement, Run, tables
+from bench.results import Measurement, PartlyMeasured, Run, tables
 from bench.scenarios import Scenario, scenarios
 from kapsa.devcluster.real.build import ensure_binaries
 from kapsa.runtime import logs
@@ -69,7 +69,10 @@ def arguments(available: dict[str, Scenario]) -> argparse.Namespace:
 
 
 async def measure(steps: Sequence[Step], run: Run, budget: Budget, keep: Path | None) -> list[Step]:
-    """Run the steps and return those that succeeded. A failure is recorded, and the other steps go on."""
+    """Run the steps and return those that succeeded.
+
+    A failure is recorded with what was measured before it, and the other steps go on.
+    """
     done: list[Step] = []
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kapsa-bench-") as directory:
@@ -83,8 +86,11 @@ async def measure(steps: Sequence[Step], run: Run, budget: Budget, keep: Path | 
                 async with asyncio.timeout(budget.left(elapsed)):
                     measured = await step.cell.work(step.cell.n, Path(directory))
             except Exception as error:
-                warn(f"{step.cell} failed: {error!r}")
-                run.left_out.append(f"{step.cell}, repetition {step.round}, failed: {str(error)[:200]}")
+                record_failure(run, step, error)
+                if keep is not None:
+                    run.save(keep)
+                if interrupted():
+                    raise asyncio.CancelledError from error
                 continue
             budget.record(step.cell, time.monotonic() - began - elapsed)
             run.measurements += measured
@@ -93,6 +99,20 @@ async def measure(steps: Sequence[Step], run: Run, budget: Budget, keep: Path | 
             if keep is not None:
                 run.save(keep)
     return done
+
+
+def record_failure(run: Run, step: Step, error: Exception) -> None:
+    """Record why a step failed, and keep what it measured before."""
+    warn(f"{step.cell} failed: {error!r}")
+    run.left_out.append(f"{step.cell}, repetition {step.round}, failed: {str(error)[:200]}")
+    if isinstance(error, PartlyMeasured):
+        run.measurements += error.measurements
+
+
+def interrupted() -> bool:
+    """Return whether the run is to end. The time limit of a step, which has passed by then, does not count."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def show(measurements: list[Measurement]) -> None:

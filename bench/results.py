@@ -63,6 +63,16 @@ class Run(msgspec.Struct):
         return msgspec.json.decode(path.read_bytes(), type=cls)
 
 
+class PartlyMeasured(RuntimeError):  # noqa: N818 - named as what happened
+    """A failure of a scenario after some of its peers were measured, which are kept."""
+
+    def __init__(self, measurements: Sequence[Measurement], cause: BaseException) -> None:
+        peers = ", ".join(one.peer for one in measurements)
+        why = str(cause) or type(cause).__name__
+        super().__init__(f"measured {peers} and nothing after: {why}")
+        self.measurements = list(measurements)
+
+
 class Spread(msgspec.Struct, frozen=True):
     """The median of repeated measurements, with the lowest and the highest."""
 

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -61,8 +61,8 @@ _CHECK_SECONDS, _HELM_SECONDS = "operator_healthcheck_duration_seconds", "helm_i
 
 async def measure_fleet(
     size: FleetSize, directory: Path, replicas: Mapping[str, int] = REPLICAS
-) -> dict[str, dict[str, float]]:
-    """Measure some numbers of replicas, in rising order, on the same clusters.
+) -> AsyncGenerator[tuple[str, dict[str, float]], None]:
+    """Measure some numbers of replicas, in rising order, on the same clusters, and yield each as soon as it is done.
 
     Logs are left in the directory, and nothing elsewhere.
     """
@@ -76,15 +76,15 @@ async def measure_fleet(
         managers = await stack.enter_async_context(Managers.on_database(own, directory, size.check_seconds))
         await stack.enter_async_context(managers.blamed())
         measurement = FleetMeasurement(size, managers, clusters, directory)
-        results: dict[str, dict[str, float]] = {}
+        repository = addresses.repository
         for (peer, count), version in zip(replicas.items(), UPGRADES[: len(replicas)], strict=True):
             await managers.start(count)
-            setup = await measurement.prepare("" if results else addresses.repository)
+            setup = await measurement.prepare(repository)
+            repository = ""
             say(f"  {peer}: at rest for {size.rest_seconds:.0f} s")
             rest = await measurement.rest()
             load = await measurement.load(peer, version)
-            results[peer] = {**load, **rest, **setup}
-        return results
+            yield peer, {**load, **rest, **setup}
 
 
 @contextlib.asynccontextmanager

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from pathlib import Path
 
 from bench.fleet.limits import fleet_limits
 from bench.fleet.size import FleetSize
-from bench.results import Measurement
+from bench.results import Measurement, PartlyMeasured
 from bench.scenarios import Scenario
 
 
 async def fleet(n: int, directory: Path) -> list[Measurement]:
-    """Measure managers with n clusters, in proportion to 500 operators on 100 clusters."""
+    """Measure managers with n clusters, in proportion to 500 operators on 100 clusters.
+
+    Raises PartlyMeasured if three replicas fail or are stopped: one replica took half of the time.
+    """
     from bench.fleet.measurement import measure_fleet  # loads the manager, which no other scenario needs
 
-    measured = await measure_fleet(FleetSize.of(n), directory)
-    return [Measurement("fleet", peer, n, values) for peer, values in measured.items()]
+    measured: list[Measurement] = []
+    try:
+        async with contextlib.aclosing(measure_fleet(FleetSize.of(n), directory)) as replicas:
+            async for peer, values in replicas:
+                measured.append(Measurement("fleet", peer, n, values))
+    except (Exception, asyncio.CancelledError) as error:
+        if not measured:
+            raise
+        raise PartlyMeasured(measured, error) from error
+    return measured
 
 
 SCENARIO = Scenario(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -9,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import arguments
+from bench.__main__ import arguments, measure
 from bench.plan import Budget, Cell, Step, shortfalls, whole_run
-from bench.results import Measurement, Run
+from bench.results import Measurement, PartlyMeasured, Run
 from bench.scenarios import Extra, Scenario, scenarios
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -74,6 +75,53 @@ def test_a_step_that_was_not_measured_before_takes_as_long_as_its_scenario_expec
     step = Step(Cell(scenario("slow", 10, expected_seconds=200), 10), 1)
     assert Budget(seconds=300).allows(step, elapsed=100)
     assert not Budget(seconds=300).allows(step, elapsed=101)
+
+
+ONE_PEER = Measurement("slow", "one replica", 1, {"wall s": 1.0})
+
+
+async def fails_halfway(n: int, directory: Path) -> list[Measurement]:
+    raise PartlyMeasured([ONE_PEER], RuntimeError("a manager ended"))
+
+
+async def hangs_halfway(n: int, directory: Path) -> list[Measurement]:
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError as error:
+        raise PartlyMeasured([ONE_PEER], error) from error
+    return []
+
+
+async def test_what_was_measured_before_a_failure_is_kept_and_the_rest_is_reported(tmp_path: Path) -> None:
+    failing = Step(Cell(Scenario(name="slow", about="", sizes=(1,), run=fails_halfway), 1), 1)
+    other = Step(Cell(scenario("a", 1), 1), 1)
+    run = Run(date="2026-01-02", machine={}, versions={})
+    done = await measure([failing, other], run, Budget(float("inf")), keep=tmp_path)
+    assert done == [other], "a step that failed halfway counts as done"
+    assert run.measurements == [ONE_PEER]
+    reported = "slow n=1, repetition 1, failed: measured one replica and nothing after: a manager ended"
+    assert run.left_out == [reported]
+    assert Run.load_from(tmp_path / "2026-01-02.partial.json").measurements == [ONE_PEER]
+
+
+async def test_what_was_measured_before_the_end_of_the_time_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = Step(Cell(Scenario(name="slow", about="", sizes=(1,), run=hangs_halfway), 1), 1)
+    budget = Budget(1000)
+    monkeypatch.setattr(budget, "left", lambda elapsed: 0.01)
+    run = Run(date="2026-01-02", machine={}, versions={})
+    assert await measure([step], run, budget, keep=None) == []
+    assert run.measurements == [ONE_PEER]
+
+
+async def test_a_run_that_is_interrupted_halfway_through_a_step_ends() -> None:
+    step = Step(Cell(Scenario(name="slow", about="", sizes=(1,), run=hangs_halfway), 1), 1)
+    run = Run(date="2026-01-02", machine={}, versions={})
+    task = asyncio.create_task(measure([step, step], run, Budget(float("inf")), keep=None))
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, 5)
+    assert run.measurements == [ONE_PEER]
 
 
 def test_each_scenario_has_a_description() -> None:

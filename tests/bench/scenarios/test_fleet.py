@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from bench.fleet import measurement
 from bench.fleet.latencies import MetricsReading
-from bench.fleet.limits import CHECKS, FAILED_REQUESTS, MEMORY, fleet_limits
+from bench.fleet.limits import CHECKS, FAILED_REQUESTS, MEMORY, ONE, fleet_limits
 from bench.fleet.measurement import durations, health_checks, measure_fleet, shares
 from bench.fleet.size import FleetSize
 from bench.processes import family
+from bench.results import Measurement, PartlyMeasured
 from bench.scenarios.fleet import SCENARIO
 from kapsa.fleet.infrastructure.health.metrics import HealthMetrics
 
@@ -84,7 +87,7 @@ async def test_a_tiny_fleet_is_measured_and_nothing_is_left(
         limit_seconds=800,
     )
     before = set(family(os.getpid()))
-    (values,) = (await measure_fleet(size, tmp_path, {"two replicas": 2})).values()
+    ((_, values),) = [each async for each in measure_fleet(size, tmp_path, {"two replicas": 2})]
     missing = fleet_limits().keys() - values.keys()
     assert missing == set()
     assert values[FAILED_REQUESTS] == 0
@@ -92,6 +95,31 @@ async def test_a_tiny_fleet_is_measured_and_nothing_is_left(
     assert values["deployment to one cluster, number"] == 2
     assert 0 < values["under load: % of a core, the clients"] < 100
     assert set(family(os.getpid())) <= before, "a process is left"
+
+
+async def test_one_replica_is_kept_if_three_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async def fails_with_three(*_: object) -> AsyncGenerator[tuple[str, dict[str, float]], None]:
+        yield ONE, {MEMORY: 100.0}
+        raise RuntimeError("a manager ended")
+
+    monkeypatch.setattr(measurement, "measure_fleet", fails_with_three)
+    with pytest.raises(
+        PartlyMeasured, match="measured one replica and nothing after: a manager ended"
+    ) as failure:
+        await SCENARIO.run(25, tmp_path)
+    assert failure.value.measurements == [Measurement("fleet", ONE, 25, {MEMORY: 100.0})]
+
+
+async def test_a_failure_of_one_replica_is_reported_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def fails(*_: object) -> AsyncGenerator[tuple[str, dict[str, float]], None]:
+        raise RuntimeError("a manager ended")
+        yield ONE, {}
+
+    monkeypatch.setattr(measurement, "measure_fleet", fails)
+    with pytest.raises(RuntimeError, match=r"^a manager ended$"):
+        await SCENARIO.run(25, tmp_path)
 
 
 def test_the_scenario_has_the_sizes_at_which_growth_can_be_seen() -> None:
