@@ -26,6 +26,7 @@ _SOAKS_SECONDS = 3 * 300.0
 MEMORY = "peak memory of a replica MB"
 CLUSTER_CONNECTIONS = "connections of a replica to clusters"
 DATABASE_CONNECTIONS = "connections to the database for each replica"
+BUSIEST = "under load: % of a core, busiest replica"
 REST = "at rest: % of a core, all replicas"
 FAILED_REQUESTS = "failed requests"
 
@@ -58,6 +59,7 @@ def fleet_limits() -> Mapping[str, Limit]:
         "deployment to several clusters s p99": Limit.half(900.0),
         "canary in three stages s p99": Limit.half(1800.0 - _SOAKS_SECONDS),
         "rollback s p99": Limit.half(180.0),
+        BUSIEST: Limit(80.0, 80.0),
         MEMORY: Limit(0.75 * 4096, 1024.0),
         CLUSTER_CONNECTIONS: Limit(100.0, 100.0),
         DATABASE_CONNECTIONS: Limit(50.0, 50.0),

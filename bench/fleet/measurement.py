@@ -30,6 +30,7 @@ from bench.fleet.latencies import (
     percentiles,
 )
 from bench.fleet.limits import (
+    BUSIEST,
     CLUSTER_CONNECTIONS,
     DATABASE_CONNECTIONS,
     FAILED_REQUESTS,
@@ -159,7 +160,7 @@ class FleetMeasurement:
         return {
             **durations(report.durations),
             **health_checks(before, after),
-            "under load: % of a core, busiest replica": max(spent) / seconds * 100,
+            BUSIEST: max(spent) / seconds * 100,
             "under load: % of a core, all Helm processes": spent_by_helm / seconds * 100,
             "under load: % of a core, the clients": report.cpu_seconds / seconds * 100,
             STOLEN: stolen,
@@ -208,13 +209,11 @@ def _reported(report: LoadReport, peer: str) -> LoadReport:
 
 
 def durations(seconds: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Return the percentiles of requests in milliseconds, and of deployments in seconds with their number."""
+    """Return the percentiles of requests in milliseconds and of deployments in seconds, each with their number."""
     values: dict[str, float] = {}
     for name, each in sorted(seconds.items()):
-        if "/" in name:
-            values |= percentiles(f"{name} ms", each, factor=1000)
-        else:
-            values |= {**percentiles(f"{name} s", each), f"{name}, number": len(each)}
+        unit, factor = ("ms", 1000.0) if "/" in name else ("s", 1.0)
+        values |= {**percentiles(f"{name} {unit}", each, factor=factor), f"{name}, number": len(each)}
     return values
 
 

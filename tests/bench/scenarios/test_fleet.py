@@ -40,7 +40,7 @@ def scrape(checks: int, runs: int) -> MetricsReading:
 
 def test_requests_are_in_milliseconds_and_deployments_in_seconds() -> None:
     values = durations({"GET /operators": [0.05], "rollback": [3.0, 4.0]})
-    assert values["GET /operators ms p99"] == 50
+    assert (values["GET /operators ms p99"], values["GET /operators, number"]) == (50, 1)
     assert (values["rollback s p50"], values["rollback s p99"], values["rollback, number"]) == (3.0, 4.0, 2)
 
 
@@ -95,6 +95,11 @@ async def test_a_tiny_fleet_is_measured_and_nothing_is_left(
     assert values["deployment to one cluster, number"] == 2
     assert 0 < values["under load: % of a core, the clients"] < 100
     assert set(family(os.getpid())) <= before, "a process is left"
+
+
+def test_the_cpu_of_a_busy_replica_stays_below_what_the_specification_allows() -> None:
+    limit = fleet_limits()["under load: % of a core, busiest replica"]
+    assert (limit.specified, limit.ours) == (80, 80)
 
 
 async def test_one_replica_is_kept_if_three_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
