@@ -238,6 +238,29 @@ async def test_alerts_are_installed_where_metrics_are_scraped(tmp_path: Path) ->
     )
 
 
+async def test_the_ingress_serves_its_host_with_the_certificate_of_the_values_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    objects = await rendered(tmp_path, {**ALONE, "fleet": ALL})
+    ingress = only(objects, "Ingress")["spec"]
+    assert ingress["ingressClassName"] == "nginx"
+    assert ingress["tls"] == [{"hosts": ["fleet.example.com"], "secretName": "web"}]
+    (rule,) = ingress["rules"]
+    assert rule["host"] == "fleet.example.com"
+    (path,) = rule["http"]["paths"]
+    assert (path["path"], path["pathType"]) == ("/", "Prefix")
+    assert path["backend"] == {"service": {"name": NAME, "port": {"name": "api"}}}
+    assert "api" in {each["name"] for each in only(objects, "Service")["spec"]["ports"]}
+
+
+async def test_a_drained_node_takes_one_replica_at_a_time(tmp_path: Path) -> None:
+    objects = await rendered(tmp_path, {**ALONE, "fleet": ALL})
+    budget = only(objects, "PodDisruptionBudget")["spec"]
+    assert budget["maxUnavailable"] == 1
+    labels = only(objects, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert budget["selector"]["matchLabels"].items() <= labels.items()
+
+
 async def test_one_replica_needs_no_disruption_budget(tmp_path: Path) -> None:
     kinds = {
         each["kind"] for each in await rendered(tmp_path, {**ALONE, "fleet": {**FLEET_VALUES, "replicas": 1}})
