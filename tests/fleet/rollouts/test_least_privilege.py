@@ -17,10 +17,12 @@ from kapsa.adapters.process.tools import find_tool
 from kapsa.devcluster import DevCluster
 from kapsa.fleet.infrastructure.clusters.manager_role import manager_role
 from kapsa.fleet.settings import FleetSettings
-from kapsa.fleet.testing.sample_chart import ControllerBehaviour, gadget_crd
+from kapsa.fleet.testing.sample_chart import GROUP, ControllerBehaviour, gadget_crd
 from kapsa.runtime import Client, HttpTransport
 from tests.eventually import eventually
+from tests.fleet.infrastructure.health.webhook_server import webhook_server
 from tests.fleet.rollouts.live_fleet import CHART, NAMESPACE, LiveFleet, live_fleet, sample_chart
+from tests.fleet.rollouts.test_crds import CRD, DEFINITION, converted_crd, roll_back
 from tests.fleet.rollouts.test_strategies import install_and_roll
 
 ROLE = "fleet-of-gadgets"
@@ -140,6 +142,13 @@ async def bound_to_the_role(fleet: LiveFleet) -> None:
         await eventually(may_list_nodes, bool, "the rights of the role", seconds=300)
 
 
+async def await_rights(fleet: LiveFleet, engine: str, forbidden: list[str]) -> None:
+    """Wait until the role holds on all clusters, and forget what was forbidden before."""
+    await bound_to_the_role(fleet)
+    if engine == "real":
+        forbidden.clear()  # kube-apiserver learns of a new binding a bit later
+
+
 async def may(
     client: Client, account: str, group: str, resource: str, name: str, *, verb: str = "delete"
 ) -> bool:
@@ -163,9 +172,7 @@ async def test_adoption_canary_crd_change_rollback_and_deletion_need_no_right_be
             sample_chart("2.0.0", crd=LARGER),
             sample_chart("3.0.0", ControllerBehaviour.CRASHES, crd=LARGER),
         )
-        await bound_to_the_role(fleet)
-        if engine == "real":
-            forbidden.clear()  # kube-apiserver learns of a new binding a bit later
+        await await_rights(fleet, engine, forbidden)
         for name in TWO:
             await fleet.admin.get(f"/clusters/{name}/releases?refresh=true")
         await adopt(fleet, tmp_path, "dev-1")
@@ -186,15 +193,63 @@ async def test_adoption_canary_crd_change_rollback_and_deletion_need_no_right_be
 
         status, answer = await fleet.admin.call("DELETE", "/clusters/dev-1")
         assert status < 300, answer
-        assert not (answer or {}).get("warnings"), answer
+        assert answer["notices"] == [], answer
         assert await bindings(fleet.clients["dev-1"]) == {}
 
 
 async def test_a_first_install_a_rolling_upgrade_and_blue_green_need_no_right_beyond_the_role(
-    settings: FleetSettings, forbidden: list[str], tmp_path: Path
+    settings: FleetSettings, engine: str, forbidden: list[str], tmp_path: Path
 ) -> None:
-    async with limited_fleet(settings, tmp_path, {"dev-1": "Dev"}) as fleet:
+    async with limited_fleet(settings, tmp_path, {"dev-1": "Dev"}, engine=engine) as fleet:
+        await await_rights(fleet, engine, forbidden)
         await install_and_roll(fleet, ["dev-1"])
+        assert forbidden == []
+
+
+async def test_taking_a_field_from_somebody_else_needs_no_right_beyond_the_role(
+    settings: FleetSettings, engine: str, forbidden: list[str], tmp_path: Path
+) -> None:
+    async with limited_fleet(settings, tmp_path, {"dev-1": "Dev"}, engine=engine) as fleet:
+        await await_rights(fleet, engine, forbidden)
+        await fleet.register_operator(sample_chart("1.0.0"), sample_chart("2.0.0"))
+        await fleet.finish(await fleet.deploy("1.0.0", "Direct"))
+        client = fleet.clients["dev-1"]
+        changed = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": CHART, "namespace": NAMESPACE},
+            "data": {"logLevel": "debug"},
+        }
+        await client.apply(changed, force=True, field_manager="a-person")
+        refused = await fleet.finish(await fleet.deploy("2.0.0", "Direct"), "Failed")
+        assert "a-person" in str(refused), refused
+        await fleet.finish(await fleet.deploy("2.0.0", "Direct", onConflict="take"))
+        taken = await client.get("v1/ConfigMap", CHART, namespace=NAMESPACE)
+        assert taken["data"]["logLevel"] == "info"
+        assert await fleet.versions() == {"dev-1": "2.0.0"}
+        assert forbidden == []
+
+
+async def test_a_conversion_and_the_way_back_with_what_it_has_stored_need_no_right_beyond_the_role(
+    settings: FleetSettings, engine: str, forbidden: list[str], tmp_path: Path
+) -> None:
+    one = {"dev-1": "Dev"}
+    async with webhook_server() as server, limited_fleet(settings, tmp_path, one, engine=engine) as fleet:
+        server.renames = {"size": "amount"}
+        await await_rights(fleet, engine, forbidden)
+        await fleet.register_operator(sample_chart("1.0.0"), sample_chart("2.0.0", crd=converted_crd(server)))
+        await fleet.finish(await fleet.deploy("1.0.0", "Direct"))
+        await fleet.create_gadgets(5)
+        before = await fleet.content()
+        second = await fleet.deploy("2.0.0", "Direct")
+        await fleet.finish(second)
+        client = fleet.clients["dev-1"]
+        await client.patch(f"{GROUP}/v2/Gadget", "g-000", {"spec": {"amount": 0}}, namespace="default")
+        assert (await client.get(DEFINITION, CRD))["status"]["storedVersions"] == ["v1", "v2"]
+
+        await roll_back(fleet, second)
+        assert (await client.get(DEFINITION, CRD))["status"]["storedVersions"] == ["v1"]
+        await eventually(fleet.content, lambda seen: seen == before, "the content of before")
         assert forbidden == []
 
 
