@@ -240,6 +240,27 @@ async def test_credentials_to_pull_are_withheld_from_a_job_whose_next_pod_would_
     assert await secrets_of(tenant) == {}
 
 
+async def test_credentials_to_pull_are_withheld_from_an_earlier_template_of_a_paused_deployment(
+    tenant: Tenant,
+) -> None:
+    # As deployed before paused Deployments were refused. With a replica, the Deployment scales up its last ReplicaSet.
+    reader = patient_reader(tenant)
+    reader["spec"]["replicas"] = 0
+    tenant.systems.renderer.objects = [reader, service("web")]
+    await shared_registry(tenant)
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    paused = deployment("web", "app:2", replicas=0, paused=True)
+    tenant.systems.renderer.objects = [paused, service("web")]
+    tenant.systems.images.push(f"{tenant.registry_host}/{tenant.name}/app:{commit_of('two')}")
+    await tenant.environment(commit="two")
+    await tenant.reaches("one", "DeploymentReady", "True")
+    await tenant.project(**registry_of(tenant, f"{tenant.name}/app"))
+    await tenant.sandbox.event("PullSecretWithheld", "ReplicaSet web-")
+    assert await secrets_of(tenant) == {}
+
+
 async def held_back_update(tenant: Tenant) -> None:
     """Create a StatefulSet whose next pod has its first template, which reads the Secret, as its present one has."""
     inside, kind = tenant.namespace_of("one"), "apps/v1/StatefulSet"

@@ -187,6 +187,21 @@ def test_a_pod_in_a_cron_job_is_checked_too() -> None:
     assert "container a: securityContext.privileged is true" in refusal
 
 
+def scaled(**spec: Any) -> dict[str, Any]:
+    """Return a Deployment with these fields next to its template."""
+    manifest = deployment()
+    manifest["spec"] |= spec
+    return manifest
+
+
+def test_a_deployment_that_may_start_pods_of_an_earlier_version_is_refused() -> None:
+    assert "spec.paused" in " ".join(refusals(scaled(paused=True, replicas=0)))
+    returning = scaled()
+    returning["metadata"]["annotations"] = {"deprecated.deployment.rollback.to": "1"}
+    assert "deprecated.deployment.rollback.to" in " ".join(refusals(returning))
+    assert filter_objects([scaled(paused=False, replicas=0)], RULES)
+
+
 # -- hosts --------------------------------------------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ __all__ = [
     "POLICY_KINDS",
     "RENDERED_KINDS",
     "RESOURCE_QUOTA",
+    "controller_uid",
     "kind_string",
     "marked",
     "shown",
@@ -54,6 +55,12 @@ def marked(visit: StepRun, manifest: Manifest, labels: Mapping[str, str] | None 
 def kind_string(manifest: Mapping[str, Any]) -> str:
     """Return the kind of an object in the form that the client takes."""
     return f"{manifest['apiVersion']}/{manifest['kind']}"
+
+
+def controller_uid(manifest: Mapping[str, Any]) -> str | None:
+    """Return the UID of the object that controls this one; None if there is none."""
+    owners = manifest["metadata"].get("ownerReferences") or ()
+    return next((each["uid"] for each in owners if each.get("controller")), None)
 
 
 def shown(manifest: Mapping[str, Any]) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kapsa.adapters.manifests.pod_templates import pod_spec, reads_secret
-from kapsa.environments.namespace_objects.children import RENDERED_KINDS, shown
+from kapsa.environments.namespace_objects.children import RENDERED_KINDS, controller_uid, shown
 from kapsa.environments.step_run import Manifest, StepRun
 
 __all__ = ["pods_that_read", "workloads_that_read"]
 
+_DEPLOYMENT, _REPLICA_SET = "apps/v1/Deployment", "apps/v1/ReplicaSet"
 _STATEFUL_SET, _REVISION = "apps/v1/StatefulSet", "apps/v1/ControllerRevision"
 _WORKLOADS = frozenset({"Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob"})
 
@@ -32,7 +33,8 @@ async def pods_that_read(visit: StepRun, secret: str) -> list[str]:
     """Return the pods that take the content of a Secret, and what creates such pods from an earlier template.
 
     An update has not replaced these pods yet. A Job of a CronJob keeps its template, and may wait for its next attempt
-    without a pod. A StatefulSet with a partition creates pods again from its earlier revision.
+    without a pod. A Deployment that is paused may scale up an earlier ReplicaSet. A StatefulSet with a partition
+    creates pods again from its earlier revision.
     """
     readers: list[str] = []
     for kind, is_active in _LIVE.items():
@@ -42,7 +44,26 @@ async def pods_that_read(visit: StepRun, secret: str) -> list[str]:
             for live in listed
             if is_active(live) and _reads(manifest := _typed(live, kind), secret)
         ]
-    return readers + await _revisions_that_read(visit, secret)
+    return [
+        *readers,
+        *await _replica_sets_that_read(visit, secret),
+        *await _revisions_that_read(visit, secret),
+    ]
+
+
+async def _replica_sets_that_read(visit: StepRun, secret: str) -> list[str]:
+    """Return the ReplicaSets that have pods that take the content of a Secret, or may get some while paused."""
+    replica_sets = (await visit.ctx.client.list(_REPLICA_SET, namespace=visit.namespace)).items
+    readers = [each for each in replica_sets if _reads(_typed(each, _REPLICA_SET), secret)]
+    if not readers:
+        return []
+    deployments = (await visit.ctx.client.list(_DEPLOYMENT, namespace=visit.namespace)).items
+    paused = {each["metadata"]["uid"] for each in deployments if each["spec"].get("paused")}
+    return [
+        shown(_typed(each, _REPLICA_SET))
+        for each in readers
+        if _has_replicas(each) or controller_uid(each) in paused
+    ]
 
 
 async def _revisions_that_read(visit: StepRun, secret: str) -> list[str]:
@@ -76,10 +97,9 @@ def _is_unfinished(job: Manifest) -> bool:
 
 _LIVE: Mapping[str, Callable[[Manifest], bool]] = {
     "v1/Pod": _runs,
-    "apps/v1/ReplicaSet": _has_replicas,
     "batch/v1/Job": _is_unfinished,
 }
-"""The kinds that are not watched, or only with the operator's label, and whether one of them has or creates pods."""
+"""Kinds that are not watched, or only with the operator's label, and whether one of them is or creates a pod."""
 
 
 def _reads(manifest: Manifest, secret: str) -> bool:

@@ -55,6 +55,7 @@ _WHY = {
     "EndpointSlice": "it could route requests to any address",
 }
 _RESERVED = ("catalyst.dev/", "kapsa-project.io/", "applyset.kubernetes.io/", "pod-security.kubernetes.io/")
+_ROLLBACK = "deprecated.deployment.rollback.to"
 _SERVER_OWNED = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _LARGEST_OBJECT = 1024 * 1024
@@ -186,6 +187,8 @@ def _kind_problems(manifest: Manifest) -> Iterator[str]:
     if kind == "ServiceAccount" and manifest.get("automountServiceAccountToken") is not False:
         yield "automountServiceAccountToken must be false"
     spec = manifest.get("spec")
+    if kind == "Deployment":
+        yield from _deployment_problems(manifest)
     if kind in ("Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob") and pod_spec(manifest) is None:
         yield "it has no pod template"
     if kind == "PersistentVolumeClaim" and isinstance(spec, dict):
@@ -194,6 +197,15 @@ def _kind_problems(manifest: Manifest) -> Iterator[str]:
         reference = spec.get("dataSourceRef")
         if isinstance(reference, dict) and reference.get("namespace"):
             yield "spec.dataSourceRef refers to another namespace"
+
+
+def _deployment_problems(manifest: Manifest) -> Iterator[str]:
+    """Yield what makes a Deployment start pods of an earlier version, whose template may be refused by now."""
+    spec, annotations = manifest.get("spec"), manifest["metadata"].get("annotations")
+    if isinstance(spec, dict) and spec.get("paused"):
+        yield "spec.paused could start pods of an earlier version; set spec.replicas to 0 to run none"
+    if isinstance(annotations, dict) and _ROLLBACK in annotations:
+        yield f"metadata.annotations contains {_ROLLBACK}, which starts pods of an earlier version"
 
 
 def _pod_problems(spec: Mapping[str, Any], rules: FilterRules) -> Iterator[str]:
