@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kapsa.devcluster.faults import Cut, Drop, FaultPlan, FaultRule
-from kapsa.runtime import Operator, Watch
+from kapsa.runtime import Context, Operator, Watch
 from kapsa.runtime.testing import Harness
 from tests.runtime.sample_app import App, Recorder, app
 
@@ -42,6 +42,25 @@ async def test_a_controller_waits_while_a_watch_is_staler_than_its_limit(
     await harness.clock.sleep(60)
     assert controller.runs == ["soon", "late"]
     assert running.health.report(running.health.ready)[0]
+
+
+async def test_a_watch_that_a_run_adds_counts_from_the_next_run(harness: Harness, faults: FaultPlan) -> None:
+    async def watch(resource: App, ctx: Context[App]) -> None:
+        await ctx.watch("v1/ConfigMap")
+
+    await harness.install(App)
+    unlimited = Recorder(name="unlimited", owns=("v1/ConfigMap",), max_staleness=None)
+    limited = Recorder(watch, name="limited", max_staleness=120.0)
+    await harness.start(Operator(controllers=[unlimited, limited]))
+    await harness.settle()
+    await break_children(harness, faults)
+    await harness.clock.sleep(180)
+    await harness.apply(app("first"))
+    await harness.clock.sleep(5)
+    await harness.apply(app("second"))
+    await harness.clock.sleep(5)
+    assert limited.runs == ["first"]
+    assert unlimited.runs == ["first", "second"]
 
 
 async def test_a_controller_without_a_limit_goes_on(harness: Harness, faults: FaultPlan) -> None:

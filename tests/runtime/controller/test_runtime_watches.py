@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from kapsa.devcluster.faults import Answer, FaultPlan, FaultRule
-from kapsa.runtime import Context, CustomResource, Operator, Spec, Status
+from kapsa.devcluster.faults import Answer, Cut, Drop, FaultPlan, FaultRule
+from kapsa.runtime import Context, CustomResource, Operator, Sharding, Spec, Status
 from kapsa.runtime.controller import _runtime_watches
 from kapsa.runtime.testing import Harness
 from tests.runtime.sample_app import App, Recorder, app, config_map
@@ -132,3 +135,84 @@ async def test_a_kind_that_delivers_no_list_fails_the_run_and_not_the_operator(
     assert "other" in controller.runs
     run = harness.running["operator"]
     assert run.health.report(run.health.ready)[0], "the operator stays ready"
+
+
+# -- watches that outlive a tenure ---------------------------------------------------------------------------------
+
+
+async def one_child(resource: App, ctx: Context[App]) -> None:
+    """Create a child with a generated name unless there is one: an old cache leads to a second one."""
+    await ctx.watch(CONFIG_MAP)
+    if not ctx.children(CONFIG_MAP):
+        metadata = {"generateName": f"{resource.name}-"}
+        await ctx.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+
+
+@contextlib.contextmanager
+def cut_off(faults: FaultPlan, resource: str, *verbs: str) -> Iterator[None]:
+    """Fail these requests of replica a for a resource, and cut its watch."""
+    rules = [
+        faults.add(FaultRule(action=Drop(), resource=resource, verb=verb, client="a", times=0))
+        for verb in verbs
+    ]
+    faults.order(Cut(), resource=resource, client="a")
+    yield
+    for rule in rules:
+        faults.remove(rule)
+
+
+async def children(harness: Harness) -> Counter[str]:
+    """Return how many children each resource has."""
+    items = (await harness.client.list(CONFIG_MAP, namespace="default")).items
+    owned = [each["metadata"] for each in items if "ownerReferences" in each["metadata"]]
+    return Counter(each["ownerReferences"][0]["name"] for each in owned)
+
+
+async def test_a_shard_that_changes_hands_does_not_act_on_a_watch_that_other_shards_left_behind(
+    harness: Harness, faults: FaultPlan
+) -> None:
+    def replica() -> Operator:
+        return Operator(controllers=[Recorder(one_child)], sharding=Sharding(name="apps", shards=4))
+
+    old, new = [[f"{age}-{number}" for number in range(12)] for age in ("old", "new")]
+    await harness.install(App)
+    await harness.start(replica(), name="a")
+    await harness.start(replica(), name="b")
+    await harness.clock.sleep(90)
+    await harness.apply(*(app(name) for name in old))
+    await harness.clock.sleep(10)
+    with cut_off(faults, "configmaps", "list", "watch"):
+        await harness.apply(*(app(name) for name in new))
+        await harness.clock.sleep(10)
+        await harness.kill("b")
+        await harness.clock.sleep(60)
+    await harness.clock.sleep(300)
+    assert await children(harness) == Counter(old + new)
+
+
+async def test_a_new_tenure_does_not_act_on_a_watch_that_a_cancelled_run_has_added(
+    harness: Harness, faults: FaultPlan
+) -> None:
+    def replica() -> Operator:
+        return Operator(controllers=[Recorder(one_child)], leader_election="lock")
+
+    names = [f"app-{number}" for number in range(5)]
+    await harness.install(App)
+    for name in ("a", "b"):
+        await harness.start(replica(), name=name)
+        await harness.clock.sleep(5)
+    with contextlib.ExitStack() as without_lease:
+        with cut_off(faults, "configmaps", "list", "watch"):
+            await harness.apply(app("seed"))
+            await harness.clock.sleep(3)
+            without_lease.enter_context(cut_off(faults, "leases", "get", "update"))
+            await harness.clock.sleep(20)  # b leads
+        await harness.clock.sleep(60)  # the watch of a has its list
+        with cut_off(faults, "configmaps", "list", "watch"):
+            await harness.apply(*(app(name) for name in names))
+            await harness.clock.sleep(10)
+            await harness.kill("b")
+            without_lease.close()
+            await harness.clock.sleep(40)
+    await harness.clock.sleep(300)
+    assert await children(harness) == Counter(["seed", *names])

@@ -49,6 +49,11 @@ class Freshness:
             _log.info("watches are fresh again, the controller goes on", controller=self._controller)
         return True
 
+    def recheck(self) -> None:
+        """Look at every watch in the next check: there may be one more."""
+        if self._limit is not None:
+            self._fresh_until = float("-inf")
+
     def _report(self, stale: list[Informer]) -> None:
         if self._logged:
             return

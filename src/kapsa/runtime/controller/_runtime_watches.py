@@ -38,10 +38,18 @@ class RuntimeWatches:
         self._cache = cache
         self._informers: dict[GroupVersionKind, list[Informer]] = {}
         self._synced: set[GroupVersionKind] = set()
+        self._since = float("-inf")
         self.listener: WatchListener | None = None
 
     def __contains__(self, gvk: GroupVersionKind) -> bool:
         return gvk in self._informers
+
+    def begin(self, since: float) -> None:
+        """Begin a tenure: a watch added in it must have delivered a list that was requested after this time.
+
+        Other shards and controllers share the watch, which may have missed what the last leader of this one wrote.
+        """
+        self._since = since
 
     async def add(self, kind: Kind) -> None:
         """Watch a kind unless it is watched already, and wait until its objects can be read."""
@@ -53,8 +61,7 @@ class RuntimeWatches:
         informers = self._informers[gvk]
         try:
             async with asyncio.timeout(_SYNC_SECONDS):
-                for informer in informers:
-                    await informer.synced.wait()
+                await self._wait_until_listed(informers)
         except TimeoutError:
             troubles = "; ".join(each.trouble or each.describe() for each in informers)
             raise RuntimeError(
@@ -65,6 +72,14 @@ class RuntimeWatches:
             self._synced.add(gvk)
             assert self.listener is not None
             self.listener.rely_on(informers)
+
+    async def _wait_until_listed(self, informers: list[Informer]) -> None:
+        since = self._since
+        for informer in informers:
+            informer.refresh(since)
+        for informer in informers:
+            await informer.synced.wait()
+            await informer.wait_until_listed(since)
 
     def _start(self, gvk: GroupVersionKind, kind: Kind) -> None:
         if gvk in self._declared.scopes:

@@ -24,6 +24,7 @@ from kapsa.runtime.controller._source_runs import SourceRuns
 from kapsa.runtime.controller._turn import Turn
 from kapsa.runtime.controller.context import Context
 from kapsa.runtime.controller.controller import Controller
+from kapsa.runtime.controller.declarations import Watch
 from kapsa.runtime.controller.events import ObjectReference
 from kapsa.runtime.controller.outcomes import OutdatedError, TerminalError
 from kapsa.runtime.controller.services import Services
@@ -102,7 +103,7 @@ class Reconciler:
             shard=services.shard,
             count_failure=services.metrics.trigger_failed,
         )
-        services.runtime_watches.listener = self._triggers
+        services.runtime_watches.listener = self
         self.informers = self._triggers.informers
         self._freshness = Freshness(
             self.name, self.informers, limit=controller.max_staleness, clock=self._client.clock
@@ -140,10 +141,14 @@ class Reconciler:
         for informer in self.informers:
             await informer.synced.wait()
 
-    def start(self) -> None:
-        """Start the workers, with all resources queued."""
+    def start(self, *, since: float = float("-inf")) -> None:
+        """Start the workers, with all resources queued.
+
+        Under a lease, `since` is the time at which it was taken: what a run watches in addition is listed after it.
+        """
         if self.working:
             return
+        self.services.runtime_watches.begin(since)
         self._cut_short = False
         self._triggers.enable()
         self._workers = [self._start_worker() for _ in range(self.controller.max_concurrent_reconciles)]
@@ -244,6 +249,17 @@ class Reconciler:
             await self._process(item)
             while time_of_loop() >= turn.ends:
                 await turn.next()
+
+    # -- watches that runs add -------------------------------------------------------------------------------
+
+    def handle(self, watch: Watch, informers: list[Informer]) -> None:
+        """Map the changes of a watch that a run has added."""
+        self._triggers.handle(watch, informers)
+
+    def rely_on(self, informers: list[Informer]) -> None:
+        """Count informers to those whose age limits what this controller may do."""
+        self.informers += informers
+        self._freshness.recheck()
 
     # -- one run ---------------------------------------------------------------------------------------------
 

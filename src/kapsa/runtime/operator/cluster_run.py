@@ -201,13 +201,14 @@ class ClusterRun:
             self._entered.add(reconciler)
             elector.enter()
             lost = asyncio.create_task(elector.wait_until_lost())
-            fresh = asyncio.create_task(self._confirm_watches(reconciler, elector.leading_since))
+            since = elector.leading_since
+            fresh = asyncio.create_task(self._confirm_watches(reconciler, since))
             try:
                 await asyncio.wait((lost, fresh), return_when=asyncio.FIRST_COMPLETED)
                 # A start queues all resources, and all shards start after the same list.
                 await self._turn.wait()
                 if fresh.done() and not lost.done():
-                    self._start_controller(reconciler)
+                    self._start_controller(reconciler, since=since)
                 await lost
             finally:
                 lost.cancel()
@@ -226,9 +227,9 @@ class ClusterRun:
             self._entered.remove(reconciler)
             elector.leave(cut_short=not finished)
 
-    def _start_controller(self, reconciler: Reconciler) -> None:
+    def _start_controller(self, reconciler: Reconciler, *, since: float = float("-inf")) -> None:
         _log.info("controller started", controller=reconciler.name)
-        reconciler.start()
+        reconciler.start(since=since)
 
     async def _confirm_watches(self, reconciler: Reconciler, since: float) -> None:
         """Wait until every watch of the controller has delivered a list that was requested since then."""

@@ -89,10 +89,6 @@ class Triggers:
         for informer in informers:
             informer.add_handler(self._handler(informer, (self._concerned(watch),)))
 
-    def rely_on(self, informers: list[Informer]) -> None:
-        """Count informers to those whose age limits what the controller may do."""
-        self.informers += informers
-
     # -- from declarations to watches ------------------------------------------------------------------------
 
     def _add(self, informers: Iterable[Informer], source: _Source | None = None) -> None:
