@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
-from random import Random
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from kapsa.runtime.client.client import Client
 from kapsa.runtime.testing import Sample, background_loop
 from tests.behaviour.conformance.report import ConformanceRecorder
 from tests.leftovers import remove_kinds, remove_objects
+from tests.sampling import quick_run
 
 # The duration of an example depends on the load of the machine more than on the code. Each run has the same examples,
 # so that a change is blamed for what it broke; --hypothesis-profile=search draws new and more of them.
@@ -63,36 +63,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     runs = _runs_on_real if real else _runs_on_embedded
     chosen = [item for item in items if runs(item)]
     if not real and not config.getoption("--full"):
-        chosen = _quick(chosen, config.getoption("--sweep-seed"))
+        chosen = quick_run(chosen, config.getoption("--sweep-seed"))
     kept = set(chosen)
     deselected = [item for item in items if item not in kept]
     if deselected:
         config.hook.pytest_deselected(items=deselected)
         items[:] = chosen
-
-
-def _quick(items: list[pytest.Item], seed: int) -> list[pytest.Item]:
-    """Return the tests of a quick run."""
-    groups: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        marker = item.get_closest_marker("sampled")
-        if marker is not None:
-            end = "::" if marker.kwargs.get("of") == "module" else "["
-            groups.setdefault(item.nodeid.partition(end)[0], []).append(item)
-    drawn = {item for group in groups.values() for item in _drawn(group, seed)}
-    return [
-        item
-        for item in items
-        if item.get_closest_marker("long") is None
-        and (item in drawn or item.get_closest_marker("sampled") is None)
-    ]
-
-
-def _drawn(group: list[pytest.Item], seed: int) -> list[pytest.Item]:
-    marker = group[0].get_closest_marker("sampled")
-    assert marker is not None
-    (size,) = marker.args
-    return Random(seed).sample(group, min(size, len(group)))
 
 
 def _runs_on_embedded(item: pytest.Item) -> bool:

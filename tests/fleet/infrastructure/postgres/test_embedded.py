@@ -28,7 +28,7 @@ from kapsa.fleet.infrastructure.postgres.unprivileged import server_user
 from tests.fleet.conftest import WITHOUT_DURABILITY
 from tests.process_table import process_table
 
-pytestmark = pytest.mark.sampled(12, of="module")
+pytestmark = pytest.mark.sampled(7, of="module")
 
 MANAGER = Path(__file__).with_name("manager_process.py")
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
@@ -156,6 +156,7 @@ def test_data_of_another_major_version_needs_its_programs() -> None:
         choose_programs(14)
 
 
+@pytest.mark.always
 async def test_the_server_listens_on_a_socket_that_only_this_user_may_use(open_directory: Path) -> None:
     async with running(open_directory / "data") as server:
         assert await query(server, "SHOW listen_addresses") == [""]
@@ -169,6 +170,7 @@ async def test_the_server_listens_on_a_socket_that_only_this_user_may_use(open_d
         assert (open_directory / "data" / "postgres").stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.always
 @as_root
 async def test_as_root_the_server_is_nobody_and_nothing_outside_its_directory_changes(
     open_directory: Path,
@@ -185,6 +187,7 @@ async def test_as_root_the_server_is_nobody_and_nothing_outside_its_directory_ch
     assert (state(), Path("/etc/passwd").read_bytes()) == (before, users)
 
 
+@pytest.mark.always
 @as_root
 async def test_another_os_user_is_refused_even_the_one_that_runs_the_server(open_directory: Path) -> None:
     async with running(open_directory / "data") as server:
@@ -253,6 +256,7 @@ async def test_a_directory_that_nobody_cannot_enter_is_reported_and_not_opened(t
     assert closed.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.always
 @as_root
 def test_another_user_runs_the_server_as_itself(open_directory: Path) -> None:
     user = pwd.getpwnam("daemon")
@@ -271,6 +275,7 @@ def test_a_user_without_a_name_is_reported(monkeypatch: pytest.MonkeyPatch) -> N
         server_user()
 
 
+@pytest.mark.always
 async def test_kill_9_of_the_manager_leaves_no_server_and_the_next_start_recovers(
     open_directory: Path,
 ) -> None:
