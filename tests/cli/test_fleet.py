@@ -132,6 +132,9 @@ def test_one_manager_and_the_commands_next_to_it(installation: Installation) -> 
         key = load_pem_private_key((installation.data / "signing.key").read_bytes(), None)
         claims = jwt.decode(token.stdout.strip(), key.public_key(), ["EdDSA"], audience="kapsa-fleet")  # type: ignore[arg-type]
         assert (claims["sub"], claims["roles"]) == ("ada", ["EnvironmentOwner:Production"])
+        token = installation.run("token", "ada", "--email", "ada@example.com", "--hours", "0.5")
+        claims = jwt.decode(token.stdout.strip(), key.public_key(), ["EdDSA"], audience="kapsa-fleet")  # type: ignore[arg-type]
+        assert (claims["email"], claims["exp"] - claims["iat"]) == ("ada@example.com", 1800)
 
         rotated = installation.run("keys", "rotate")
         assert (rotated.returncode, rotated.stdout.split()[0]) == (0, "1")

@@ -60,6 +60,17 @@ def deployment(stored: FleetObjects, manager_database: str) -> Callable[..., str
     return change
 
 
+async def mark_changed(database: Database, deployment_id: str) -> None:
+    """Store that a deployment has changed its clusters, from revision 3 of version 0.9.0."""
+    statement = text(
+        "UPDATE fleet.deployment_cluster SET document = document || cast(:fields AS jsonb)"
+        " WHERE deployment_id = cast(:id AS uuid)"
+    )
+    fields = json.dumps({"baseRevision": 3, "baseVersion": "0.9.0", "revision": 4})
+    async with database.transaction() as connection:
+        await connection.execute(statement, {"fields": fields, "id": deployment_id})
+
+
 def test_a_paused_deployment_is_resumed_once(ada: Terminal, deployment: Callable[..., str]) -> None:
     identifier = deployment("Paused", waitsFor="a person to resume, abort or roll back")
     assert ada.succeed("deployments", "resume", identifier[:8]) == (
@@ -98,6 +109,56 @@ def test_only_a_blue_green_deployment_is_switched(ada: Terminal, deployment: Cal
     identifier = deployment("Validating", strategy=BLUE_GREEN)
     assert json.loads(ada.succeed("deployments", "switch", identifier, "-o", "json"))["switchRequested"]
     assert "switch requested (by ada)" in ada.succeed("deployments", "events", identifier)
+
+
+def test_a_deployment_is_rolled_back_for_a_reason_and_its_rollback_has_a_status(
+    ada: Terminal, person: Callable[..., Terminal], deployment: Callable[..., str], manager_database: str
+) -> None:
+    identifier = deployment("Validating")
+    in_database(manager_database, lambda database: mark_changed(database, identifier))
+    rollback = ("deployments", "rollback", identifier[:8], "--reason", "it is slow", "--yes")
+    assert "was refused (403)" in person("vera", "Viewer").fail(*rollback)
+    assert f"deployment {identifier[:8]} of own-operator 1.0.0 is RollingBack" in ada.succeed(*rollback)
+    shown = ada.succeed("deployments", "rollback-status", identifier[:8])
+    fields = dict(line.split(":", 1) for line in shown.splitlines() if ": " in line)
+    assert fields["phase"].strip() == "RollingBack"
+    assert fields["reason"].strip() == "it is slow"
+    assert fields["finished"].strip() == "not yet"
+    assert shown.splitlines()[-1].split()[::3] == ["own-cluster", "0.9.0"]
+    status = json.loads(ada.succeed("deployments", "rollback-status", identifier, "-o", "json"))
+    assert (status["deploymentId"], status["reason"]) == (identifier, "it is slow")
+
+
+def test_deployments_are_listed_by_their_phase(ada: Terminal, deployment: Callable[..., str]) -> None:
+    identifier = deployment("Paused")
+    assert ada.succeed("deployments", "ls", "--phase", "paused", "-o", "name").split() == [identifier]
+    assert ada.succeed("deployments", "ls", "--phase", "completed", "-o", "name") == ""
+
+
+def test_the_reason_to_retry_is_recorded(ada: Terminal, deployment: Callable[..., str]) -> None:
+    identifier = deployment("Failed")
+    ada.succeed("deployments", "retry", identifier, "--force-reason", "the only fix")
+    entries = ada.succeed("audit", "ls", "--action", "deployment.retry", "--object", identifier, "-o", "json")
+    (entry,) = json.loads(entries)["items"]
+    assert entry["payload"]["forceReason"] == "the only fix"
+    other = ("audit", "ls", "--object", identifier, "--action", "deployment.pause", "-o", "json")
+    assert json.loads(ada.succeed(*other))["items"] == []
+
+
+def test_an_approval_is_shown_and_without_its_plan_it_says_that_it_cannot_be_used(
+    ada: Terminal, stored: FleetObjects
+) -> None:
+    approval = stored.own["approvals"]
+    shown = ada.run("approvals", "describe", approval[:8])
+    fields = dict(line.split(":", 1) for line in shown.out.splitlines())
+    assert shown.code == 0
+    assert fields["id"].strip() == approval
+    assert fields["deployment"].strip() == stored.own["deployments"]
+    assert fields["state"].strip() == "Pending"
+    assert fields["requested by"].strip() == "ada"
+    assert "has another plan now: this approval cannot be used" in shown.err
+    document = json.loads(ada.succeed("approvals", "describe", approval, "-o", "json"))
+    assert (document["id"], document["plan"]) == (approval, None)
 
 
 def test_a_plan_is_rejected_by_somebody_else_than_its_requester(

@@ -59,6 +59,40 @@ def test_an_operator_is_registered_shown_in_each_form_changed_and_deleted(
     assert "was refused (404): there is no operator 'shop'" in ada.fail("operators", "describe", "shop")
 
 
+def test_an_operator_has_values_for_environments_secrets_and_a_login_that_are_shown_to_nobody(
+    ada: Terminal, tmp_path: Path
+) -> None:
+    contents = {
+        "environment-values": "Staging: {replicas: 4}\n",
+        "secret-values": "password: hunter2secret\n",
+        "credentials": "{username: robot, password: hunter3secret}\n",
+    }
+    options: list[str] = []
+    for name, text in contents.items():
+        (tmp_path / name).write_text(text)
+        options += [f"--{name}", str(tmp_path / name)]
+    register(ada, "sealed", *options)
+    described = ada.succeed("operators", "describe", "sealed", "-o", "json")
+    assert json.loads(described)["environmentValues"] == {"Staging": {"replicas": 4}}
+    assert "hunter" not in described
+    ada.succeed("operators", "update", "sealed", *options)
+    assert json.loads(ada.succeed("operators", "describe", "sealed", "-o", "json"))["version"] == 2
+    (tmp_path / "credentials").write_text("{user: robot}\n")
+    line = ada.fail("operators", "update", "sealed", "--credentials", str(tmp_path / "credentials"))
+    assert "credentials: Object contains unknown field `user`" in line
+
+
+def test_a_version_has_the_guide_of_its_file(ada: Terminal, tmp_path: Path) -> None:
+    guide = tmp_path / "guide.md"
+    guide.write_text("Stop the old one first.\n")
+    register(ada, "guided")
+    added = ("operators", "add-version", "guided", "--version", "1.1.0", "--migration-guide", str(guide))
+    ada.succeed(*added)
+    listed = json.loads(ada.succeed("operators", "versions", "guided", "-o", "json"))["items"]
+    guides = {each["version"]: each["migrationGuide"] for each in listed}
+    assert guides == {"1.1.0": "Stop the old one first.\n", "1.0.0": ""}
+
+
 def test_a_list_is_read_page_by_page_and_says_when_it_is_cut_off(
     ada: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +138,7 @@ def test_a_cluster_is_registered_from_standard_input_labelled_frozen_and_deleted
     assert "replicas: 5" in ada.succeed("operators", "describe", "layered")
     assert "Any time" in ada.succeed("clusters", "ls")
     assert "RELEASE" not in ada.succeed("clusters", "releases", "dev")
+    assert "RELEASE" not in ada.succeed("clusters", "releases", "dev", "--refresh")
     deployment(ada)
     ada.succeed("clusters", "delete", "dev", "--yes")
 

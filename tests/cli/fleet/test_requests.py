@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import pytest
 
+from kapsa.cli.fleet.client.problems import ManagerUnavailable
+from kapsa.cli.fleet.people import deployments
 from kapsa.cli.fleet.people.deployment_requests import RequestOptions, build_request
 from kapsa.cli.fleet.people.inputs import parse_duration, parse_moment, past_moment, read_mapping
 from kapsa.cli.target import TargetError
+from kapsa.fleet.orchestrator.deployment_requests import DeploymentRequest, StrategyName
+from tests.cli.fleet.terminal import Terminal
 
 NOW = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
 
@@ -97,4 +102,91 @@ def test_a_field_that_options_complete_must_be_a_mapping(file: Path, text: str, 
     file.write_text(text)
     with pytest.raises(TargetError) as error:
         build_request("widget", "1.0.0", RequestOptions(file=file, stages="10,100"))
+    assert message in str(error.value)
+
+
+BLUE_GREEN = ("--strategy", "bluegreen", "--blue-green", "shop-a:shop-b")
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["-c", "dev", "--cluster", "test"], {"targets": {"clusters": ["dev", "test"]}}),
+        (["--environment", "staging"], {"targets": {"environment": "Staging"}}),
+        (["-l", "tier=gold", "--label", "a=b"], {"targets": {"labels": {"tier": "gold", "a": "b"}}}),
+        (["-c", "dev", "--stages", "10, 50%,100"], {"canaryConfig": {"percentages": [10, 50, 100]}}),
+        (["-c", "dev", "--soak", "90s"], {"canaryConfig": {"evaluationPeriod": "PT90S"}}),
+        (["-c", "dev", "--parallel", "3"], {"canaryConfig": {"parallelClusters": 3}}),
+        (
+            ["-c", "dev", "--strategy", "rolling", "--soak", "5m"],
+            {"strategy": "Rolling", "rollingConfig": {"validationPeriod": "PT300S"}},
+        ),
+        (
+            ["-c", "dev", "--strategy", "direct", "--parallel", "9"],
+            {"strategy": "Direct", "directConfig": {"parallelClusters": 9}},
+        ),
+        (
+            ["-c", "dev", *BLUE_GREEN, "--soak", "1m"],
+            {
+                "strategy": "BlueGreen",
+                "blueGreenConfig": {
+                    "blueNamespace": "shop-a",
+                    "greenNamespace": "shop-b",
+                    "autoSwitch": True,
+                    "monitoringPeriod": "PT60S",
+                },
+            },
+        ),
+        (["-c", "dev", *BLUE_GREEN, "--manual-switch"], {"blueGreenConfig": {"autoSwitch": False}}),
+        (["-c", "dev", "--on-conflict", "leave"], {"onConflict": "leave"}),
+        (["-c", "dev", "--on-offline", "skip"], {"onOffline": "skip"}),
+        (["-c", "dev", "--force-reason", "the fix"], {"forceReason": "the fix"}),
+        (["-c", "dev", "--override-windows", "an outage"], {"windowOverrideReason": "an outage"}),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
+)
+def test_each_flag_of_a_deployment_has_its_field(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], expected: dict[str, Any]
+) -> None:
+    bodies: list[DeploymentRequest] = []
+
+    class RecordingApi:
+        async def post(self, path: str, body: DeploymentRequest, *, key: str) -> NoReturn:
+            bodies.append(body)
+            raise ManagerUnavailable("the request is recorded")
+
+    monkeypatch.setattr(deployments, "call_manager", lambda work: asyncio.run(work(RecordingApi())))
+    terminal = Terminal(tmp_path / "fleet.json")
+    assert "is recorded" in terminal.fail("deployments", "create", "widget", "1.0.0", *flags)
+    (request,) = [msgspec.json.decode(msgspec.json.encode(each)) for each in bodies]
+    assert (request["operator"], request["version"]) == ("widget", "1.0.0")
+    for field, value in expected.items():
+        shown = {name: request[field][name] for name in value} if isinstance(value, dict) else request[field]
+        assert shown == value
+
+
+def test_values_and_secret_values_of_files_win_over_those_of_the_request(file: Path, tmp_path: Path) -> None:
+    file.write_text("operator: widget\nversion: 1.0.0\ntargets: {clusters: [dev]}\nvalues: {replicas: 1}\n")
+    values, secrets = tmp_path / "values.yaml", tmp_path / "secrets.yaml"
+    values.write_text("replicas: 2\n")
+    secrets.write_text("password: hunter2secret\n")
+    request = build_request("", "", RequestOptions(file=file, values=values, secret_values=secrets))
+    assert (request.operator, request.values) == ("widget", {"replicas": 2})
+    assert request.secret_values == {"password": "hunter2secret"}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"blue_green": "shop-a:shop-b"}, "--blue-green has no effect with strategy Canary"),
+        ({"manual_switch": True}, "--manual-switch has no effect with strategy Canary"),
+        ({"strategy": StrategyName.ROLLING, "parallel": 2}, "--parallel has no effect with strategy Rolling"),
+        ({"strategy": StrategyName.DIRECT, "soak": "1m"}, "--soak has no effect with strategy Direct"),
+        ({"strategy": StrategyName.BLUE_GREEN, "blue_green": "shop-a"}, "must be two namespaces: BLUE:GREEN"),
+        ({"stages": "ten"}, "--stages 'ten' is not a list of percentages"),
+    ],
+)
+def test_an_option_that_does_not_fit_the_strategy_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(TargetError) as error:
+        build_request("widget", "1.0.0", RequestOptions(cluster=["dev"], **given))
     assert message in str(error.value)

@@ -30,6 +30,24 @@ def test_a_login_is_stored_for_its_user_only_and_forgotten_by_logout(manager: st
     assert "kapsa fleet login URL" in terminal.fail("whoami")
 
 
+def test_a_token_is_read_from_a_file(manager: str, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(f"{token('maria', 'Viewer')}\n")
+    terminal = Terminal(tmp_path / "fleet.json")
+    assert "as maria (Viewer)" in terminal.succeed("login", manager, "--token-file", str(file))
+    line = terminal.fail("login", manager, "--token-file", str(tmp_path / "none"))
+    assert "the token cannot be read: No such file or directory" in line
+
+
+def test_a_token_is_sent_unencrypted_to_another_machine_only_if_that_is_accepted(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path / "fleet.json")
+    address = "http://0.0.0.0:1"  # this machine, but not by an address of the loopback
+    assert "add --plain-http" in terminal.fail("login", address, stdin="a.b.c")
+    assert f"no answer from the manager at {address}" in terminal.fail(
+        "login", address, "--plain-http", stdin="a.b.c"
+    )
+
+
 def test_a_login_that_others_may_read_is_not_used(ada: Terminal) -> None:
     ada.login.chmod(0o644)
     assert "is open to other users (mode 644)" in ada.fail("whoami")
