@@ -10,14 +10,17 @@ import msgspec
 import pytest
 from litestar import Litestar
 from litestar.routes import HTTPRoute
+from structlog.testing import capture_logs
 
 from kapsa.fleet.api.application import CONTROLLERS
 from kapsa.fleet.api.openapi.examples import EXAMPLES
 from kapsa.fleet.api.requests import ApiRequest
+from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.orchestrator.ports.vault import VaultUnavailable
 from kapsa.fleet.orchestrator.registry.operators import Operators
 from tests.fleet.api.harness import ApiClient
 from tests.fleet.api.objects import routes
+from tests.fleet.conftest import PostgresServer
 
 ROUTES = routes()
 STREAMED = "listDeploymentEvents"
@@ -165,6 +168,21 @@ async def test_health_says_when_the_database_is_away(api: ApiClient) -> None:
     assert response.status_code == 503
     assert response.json()["database"] == "Unreachable"
     assert "secret" not in response.text
+
+
+async def test_a_request_while_the_database_is_away_is_answered_with_503_and_no_cause(
+    api: ApiClient, postgres: PostgresServer, database: Database
+) -> None:
+    assert (await api.get("/api/v1/operators")).status_code == 200
+    postgres.cut_off(database.url)
+    with capture_logs() as lines:
+        response = await api.get("/api/v1/operators")
+    assert response.status_code == 503
+    assert response.json()["detail"] == "The database cannot be used now. The log has the cause."
+    assert str(database.url.database) not in response.text
+    assert [line["log_level"] for line in lines if line["event"] == "a request needs the database"]
+    postgres.let_in(database.url)
+    assert (await api.get("/api/v1/operators")).status_code == 200
 
 
 async def test_a_request_that_needs_keys_which_are_away_is_answered_with_503_and_no_cause(

@@ -19,6 +19,7 @@ from kapsa.fleet.domain.errors import (
     VersionMismatch,
 )
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
+from kapsa.fleet.orchestrator.ports.transactions import DatabaseUnavailable
 from kapsa.fleet.orchestrator.ports.vault import VaultUnavailable
 
 __all__ = [
@@ -141,6 +142,9 @@ def answer_with_problem(request: Request, error: Exception) -> Response[bytes]: 
         case VaultUnavailable():
             log.warning("a request needs the vault", route=_route(request), error=str(error))
             return problem_response(503, "The keys of the vault cannot be used now. The log has the cause.")
+        case DatabaseUnavailable():
+            log.warning("a request needs the database", route=_route(request), error=str(error))
+            return problem_response(503, "The database cannot be used now. The log has the cause.")
         case ValidationException():
             return _invalid_parameters(request, error)
         case HTTPException():
@@ -158,7 +162,7 @@ def status_of(error: Exception) -> int:
             return _domain_status(error)
         case ClusterUnreachable():
             return 409
-        case VaultUnavailable():
+        case VaultUnavailable() | DatabaseUnavailable():
             return 503
         case HTTPException():
             return error.status_code

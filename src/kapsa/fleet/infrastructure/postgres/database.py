@@ -10,6 +10,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from kapsa.fleet.infrastructure.postgres.tables.metadata import NOW
+from kapsa.fleet.orchestrator.ports.transactions import DatabaseUnavailable
 
 __all__ = ["Database", "DatabaseError", "database_url"]
 
@@ -60,16 +61,25 @@ class Database:
     async def transaction(self, *, snapshot: bool = False) -> AsyncIterator[AsyncConnection]:
         """Open a transaction. It commits when the block ends, and rolls back when the block raises.
 
-        With `snapshot`, it only reads, and all its statements see the database at the same moment.
+        With `snapshot`, it only reads, and all its statements see the database at the same moment. Raises
+        DatabaseUnavailable if the server is away, busy or out of space.
         """
-        async with self.engine.begin() as connection:
-            if snapshot:
-                await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
-            if self._clock is not None:
-                # Local to the transaction: a setting of the session would be undone by a rollback.
-                setting = func.set_config("fleet.now", self._clock.isoformat(), True)
-                await connection.execute(select(setting))
-            yield connection
+        try:
+            async with self.engine.begin() as connection:
+                await self._prepare(connection, snapshot=snapshot)
+                yield connection
+        except OperationalError as error:
+            raise DatabaseUnavailable(
+                f"{self.description} cannot be used now: {_first_line(error)}"
+            ) from error
+
+    async def _prepare(self, connection: AsyncConnection, *, snapshot: bool) -> None:
+        if snapshot:
+            await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
+        if self._clock is not None:
+            # Local to the transaction: a setting of the session would be undone by a rollback.
+            setting = func.set_config("fleet.now", self._clock.isoformat(), True)
+            await connection.execute(select(setting))
 
     async def now(self) -> datetime:
         """Return the time of the database, which is the time of all replicas."""

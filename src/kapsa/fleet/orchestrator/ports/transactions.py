@@ -4,10 +4,16 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias
 
-__all__ = ["Connection", "Transactions"]
+__all__ = ["Connection", "DatabaseUnavailable", "Transactions"]
 
 Connection: TypeAlias = Any
 """An open transaction. Opaque to the orchestrator, which passes it from one repository to the next."""
+
+
+class DatabaseUnavailable(Exception):  # noqa: N818 - the name says what happened
+    """A database that cannot be used now: away, busy or full. The same call may succeed later."""
+
+    for_the_user = True
 
 
 class Transactions(Protocol):
