@@ -26,6 +26,7 @@ from kapsa.fleet.infrastructure.postgres.migration import migrate
 from kapsa.fleet.infrastructure.postgres.programs import choose_programs, installed_programs
 from kapsa.fleet.infrastructure.postgres.unprivileged import server_user
 from tests.fleet.conftest import WITHOUT_DURABILITY
+from tests.fleet.small_disk import SmallDisk, mounted_disk, needs_root
 from tests.process_table import process_table
 
 pytestmark = pytest.mark.sampled(7, of="module")
@@ -453,36 +454,26 @@ async def test_a_directory_that_cannot_be_made_is_reported(tmp_path: Path) -> No
 
 
 @pytest.fixture
-def small_disk(open_directory: Path) -> Iterator[Path]:
-    """A file system of 120 MB."""
-    disk = open_directory / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=120m,mode=0711", "tmpfs", disk], check=False, capture_output=True
-    )
-    if mounted.returncode:
-        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.decode().strip()}")
-    try:
+def small_disk(open_directory: Path) -> Iterator[SmallDisk]:
+    with mounted_disk(open_directory, megabytes=120) as disk:
         yield disk
-    finally:
-        subprocess.run(["umount", "--lazy", disk], check=True)
 
 
-@as_root
+@needs_root
 @pytest.mark.long
-async def test_a_full_disk_loses_nothing_that_was_committed(small_disk: Path) -> None:
-    directory = small_disk / "data"
+async def test_a_full_disk_loses_nothing_that_was_committed(small_disk: SmallDisk) -> None:
+    directory = small_disk.path / "data"
     small = {"min_wal_size": "32MB", "max_wal_size": "32MB", "shared_buffers": "8MB"}
     server = EmbeddedServer(directory, settings=small)
     await server.start()
     try:
         await query(server, "CREATE TABLE entry (id int PRIMARY KEY, content text)")
-        _fill(small_disk / "filler")
+        small_disk.fill()
         committed = await _write_until_full(server)
     finally:
         await server.stop()
     assert committed
-    (small_disk / "filler").unlink()
+    small_disk.free()
     again = EmbeddedServer(directory, settings=small)
     await again.start()
     try:
@@ -503,10 +494,3 @@ async def _write_until_full(server: EmbeddedServer) -> list[int]:
             return committed
         committed.append(number)
     raise AssertionError("the disk is not full")
-
-
-def _fill(path: Path) -> None:
-    """Leave the disk with a few megabytes."""
-    free = os.statvfs(path.parent)
-    with path.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, max(1, free.f_bavail * free.f_frsize - 6_000_000))
