@@ -11,7 +11,7 @@ from kapsa.adapters.errors import Unreachable
 from kapsa.environments.names import APPROVED_COMMIT
 from kapsa.environments.resources import DomainPool, Environment, Project
 from kapsa.environments.tenancy.roles import people_roles
-from tests.environments.fakes import commit_of
+from tests.environments.fakes import commit_of, deployment, service
 from tests.environments.tenant import Tenant, secret, shared_registry
 
 GROUP = "rbac.authorization.k8s.io"
@@ -176,6 +176,57 @@ async def test_an_environment_that_fell_asleep_while_it_failed_wakes_as_it_was(t
 async def template(tenant: Tenant) -> Any:
     web = await tenant.client.get(DEPLOYMENT, "web", namespace=tenant.namespace_of("one"))
     return web["spec"]["template"]
+
+
+async def start_job(tenant: Tenant, name: str, **metadata: Any) -> None:
+    """Create a Job whose pod waits for a node."""
+    pod = {
+        "restartPolicy": "Never",
+        "nodeSelector": {"example.com/none": "true"},
+        "containers": [{"name": "report", "image": "report:1"}],
+    }
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": tenant.namespace_of("one"), **metadata},
+        "spec": {"template": {"spec": pod}},
+    }
+    await tenant.client.create(job)
+
+
+async def pods_of_job(tenant: Tenant, name: str) -> list[Any]:
+    listed = await tenant.client.list(
+        "v1/Pod", namespace=tenant.namespace_of("one"), label_selector={"batch.kubernetes.io/job-name": name}
+    )
+    return list(listed.items)
+
+
+async def test_jobs_that_a_cron_job_has_started_end_before_an_environment_sleeps(tenant: Tenant) -> None:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "report", "image": "report:1"}]}
+    cron_job = {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "report"},
+        "spec": {"schedule": "0 0 29 2 *", "jobTemplate": {"spec": {"template": {"spec": pod}}}},
+    }
+    tenant.systems.renderer.objects = [deployment("web", "app:1"), service("web"), cron_job]
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    inside = tenant.namespace_of("one")
+    live = await tenant.client.get("batch/v1/CronJob", "report", namespace=inside)
+    owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "report", "uid": live["metadata"]["uid"]}
+    await start_job(tenant, "report-1", ownerReferences=[{**owner, "controller": True}])
+    await start_job(tenant, "other")
+    for name in ("report-1", "other"):
+        await tenant.sandbox.until(lambda name=name: pods_of_job(tenant, name), f"{name} has a pod")
+    await patch(tenant, {"spec": {"suspended": True}})
+    await tenant.reaches("one", "Ready", "False", "Suspended")
+    assert await pods_of_job(tenant, "report-1") == []
+    assert await pods_of_job(tenant, "other"), "one that belongs to nobody is left alone"
+    await tenant.sandbox.event("JobDeleted", "report-1")
+    await patch(tenant, {"spec": {"suspended": False}})
+    await tenant.ready()
 
 
 async def test_an_environment_of_another_project_is_not_reported_as_ready(tenant: Tenant) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kapsa.adapters.manifests.pod_templates import pod_spec, reads_secret
-from kapsa.environments.namespace_objects.children import RENDERED_KINDS, controller_uid, shown
+from kapsa.environments.namespace_objects.children import JOB, RENDERED_KINDS, controller_uid, shown
+from kapsa.environments.namespace_objects.jobs import is_unfinished
 from kapsa.environments.step_run import Manifest, StepRun
 
 __all__ = ["pods_that_read", "workloads_that_read"]
@@ -90,14 +91,9 @@ def _has_replicas(replica_set: Manifest) -> bool:
     return bool((replica_set.get("spec") or {}).get("replicas", 1))
 
 
-def _is_unfinished(job: Manifest) -> bool:
-    conditions = (job.get("status") or {}).get("conditions") or ()
-    return not any(each["type"] in ("Complete", "Failed") and each["status"] == "True" for each in conditions)
-
-
 _LIVE: Mapping[str, Callable[[Manifest], bool]] = {
     "v1/Pod": _runs,
-    "batch/v1/Job": _is_unfinished,
+    JOB: is_unfinished,
 }
 """Kinds that are not watched, or only with the operator's label, and whether one of them is or creates a pod."""
 

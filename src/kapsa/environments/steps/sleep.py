@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import ClassVar
 
 from kapsa.environments.namespace_objects.apply_set import members
-from kapsa.environments.namespace_objects.children import kind_string
+from kapsa.environments.namespace_objects.children import kind_string, shown
+from kapsa.environments.namespace_objects.jobs import unfinished_jobs
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.step_run import Manifest, StepRun
-from kapsa.environments.steps.step import Done, Outcome, is_refusal
+from kapsa.environments.steps.step import Done, Outcome, Waiting, is_refusal
 from kapsa.runtime import ApiError
 
 __all__ = ["SleepStep", "suspend"]
 
 SUSPENDED_NODES = "catalyst.dev/suspended"
+_LOOK_AGAIN = 5.0
+"""Seconds until the next look at Jobs that are being deleted, which are not watched."""
 
 
 class SleepStep:
-    """Needs the namespace. Scales down what is applied while the environment is suspended."""
+    """Needs the namespace. Scales down what is applied while the environment is suspended.
+
+    Deletes the Jobs that CronJobs have started, which come again on schedule after it wakes.
+    """
 
     name: ClassVar[str] = "sleep"
     condition: ClassVar[str] = "DeploymentReady"
@@ -30,9 +37,32 @@ class SleepStep:
         # One that is being deleted is gone soon: to apply it could create it again.
         present = [each for each in members(visit) if not each["metadata"].get("deletionTimestamp")]
         refusals = [error for each in present if (error := await _scale_down(visit, each)) is not None]
+        jobs = await _end_jobs(visit, [each for each in present if each["kind"] == "CronJob"])
         if refusals:
             raise refusals[0]
+        if jobs:
+            return Waiting(message=_going(jobs), reason="FallingAsleep", after=_LOOK_AGAIN)
         return Done("nothing that is applied has pods")
+
+
+async def _end_jobs(visit: StepRun, cron_jobs: Sequence[Manifest]) -> list[Manifest]:
+    """Delete the Jobs that the CronJobs have started and that have not ended. Returns those that still exist.
+
+    A CronJob that is suspended lets them run on. Each is kept until its pods are gone.
+    """
+    jobs = await unfinished_jobs(visit, cron_jobs)
+    for job in jobs:
+        if not job["metadata"].get("deletionTimestamp"):
+            await visit.ctx.delete(job, propagation="Foreground")
+            visit.ctx.event(
+                "Normal", "JobDeleted", f"deleted {shown(job)}, since the environment is suspended"
+            )
+    return jobs
+
+
+def _going(jobs: Sequence[Manifest]) -> str:
+    more = f" and {len(jobs) - 1} more" if len(jobs) > 1 else ""
+    return f"{shown(jobs[0])}{more} of a CronJob and its pods are being deleted"
 
 
 async def _scale_down(visit: StepRun, member: Manifest) -> ApiError | None:
