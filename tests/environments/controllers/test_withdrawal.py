@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kapsa.adapters.errors import Unreachable
+from kapsa.adapters.errors import Refused, Unreachable
 from kapsa.environments.names import APPROVED_COMMIT
 from kapsa.environments.resources import DomainPool, Environment, Project
 from kapsa.environments.tenancy.roles import people_roles
@@ -291,6 +291,26 @@ async def test_a_registry_is_closed_to_an_environment_that_fails(tenant: Tenant,
     await freeze(tenant)
     await shared_registry(tenant, allowedNamespaces={"names": ["other"]})
     await tenant.sandbox.gone("v1/Secret", "kapsa-registry", namespace=inside)
+
+
+async def test_a_registry_is_closed_to_an_environment_that_sleeps_before_its_first_deployment(
+    tenant: Tenant,
+) -> None:
+    await shared_registry(tenant)
+    tenant.systems.images.push(f"{tenant.registry_host}/{tenant.name}/app:{commit_of('one')}")
+    tenant.systems.renderer.error = Refused("the chart cannot be rendered")
+    await tenant.project(registry={"name": tenant.registry, "imageRepository": f"{tenant.name}/app"})
+    await tenant.environment()
+    failed = await tenant.reaches("one", "DeploymentReady", "False")
+    assert failed.status.commit_sha is None
+    inside = tenant.namespace_of("one")
+    await tenant.sandbox.exists("v1/Secret", "kapsa-registry", namespace=inside)
+    await patch(tenant, {"spec": {"suspended": True}})
+    await tenant.reaches("one", "Ready", "False", "Suspended")
+    await shared_registry(tenant, allowedNamespaces={"names": ["other"]})
+    await tenant.sandbox.gone("v1/Secret", "kapsa-registry", namespace=inside)
+    asleep = await tenant.reaches("one", "Ready", "False", "Suspended")
+    assert (asleep.status.phase, asleep.status.failure) == ("Pending", None)
 
 
 @pytest.mark.virtual_time

@@ -216,6 +216,7 @@ class EnvironmentController(Controller[Environment]):
         if environment.spec.suspended:
             # Nothing is built while suspended: the last deployed commit stays until it resumes.
             if ctx.status.commit_sha is None:
+                await self._keep_walls(environment, project, ctx)
                 return self._never_deployed(ctx, verdict)
             commit = ctx.status.commit_sha
         try:
