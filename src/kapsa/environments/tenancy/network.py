@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from kapsa.environments.settings import Settings
 
 __all__ = ["SOLVER_PORT", "cluster_dns", "ingress_controller", "internet"]
+
+_IpNetwork: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 SOLVER_PORT = 8089
 """The port on which cert-manager's solver pods answer HTTP-01 challenges."""
@@ -35,10 +37,16 @@ def ingress_controller(settings: Settings) -> dict[str, Any]:
 
 def internet(settings: Settings, api_server: Sequence[str]) -> list[dict[str, Any]]:
     """Return the peers of all addresses that are neither private nor the API server's."""
-    observed = [network for cidr in api_server if (network := ipaddress.ip_network(cidr)).is_global]
-    networks = [*map(ipaddress.ip_network, settings.api_server_cidrs), *observed]
+    networks = [ipaddress.ip_network(cidr) for cidr in (*settings.api_server_cidrs, *api_server)]
     blocks = []
     for cidr, version, private in _NOT_THE_INTERNET:
-        forbidden = {*private, *(str(network) for network in networks if network.version == version)}
-        blocks.append({"ipBlock": {"cidr": cidr, "except": sorted(forbidden)}})
+        closed = [ipaddress.ip_network(each) for each in private]
+        # Whatever the address is reserved for: a cluster may be at one that is neither private nor public.
+        more = [each for each in networks if each.version == version and not _is_in(each, closed)]
+        blocks.append({"ipBlock": {"cidr": cidr, "except": sorted({*private, *map(str, more)})}})
     return blocks
+
+
+def _is_in(network: _IpNetwork, ranges: Sequence[_IpNetwork]) -> bool:
+    """Return whether one of these ranges, all of the same version, has the whole network."""
+    return any(network.subnet_of(each) for each in ranges)  # type: ignore[arg-type]
