@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from kapsa.devcluster.faults import Drop, FaultPlan, FaultRule
-from kapsa.runtime import Backoff, Context, Operator, Owns, Quantity, Requeue
+from kapsa.runtime import Backoff, Context, Operator, Owns, Quantity, Reads, Requeue
 from kapsa.runtime.generate.rbac import grants
 from kapsa.runtime.testing import Harness
 from tests.runtime.sample_app import App, AppStatus, Recorder, Work, app, config_map
@@ -38,6 +38,10 @@ async def make_child(resource: App, ctx: Context[App]) -> None:
 async def start(harness: Harness, controller: Recorder, *, name: str = "operator") -> None:
     await harness.install(App)
     await harness.start(Operator(controllers=[controller], name="my-operator"), name=name)
+
+
+def without_data(manifest: dict[str, Any]) -> dict[str, Any]:
+    return {field: value for field, value in manifest.items() if field != "data"}
 
 
 def owner(work: Work, **attributes: Any) -> Recorder:
@@ -188,6 +192,42 @@ async def test_what_was_applied_last_can_be_read_and_applied_again_without_a_req
     assert seen[-1] is not None
     assert seen[-1]["data"] == {"image": "nginx"}
     assert {each.call.resource for each in harness.writes()[before:]} <= {"apps"}
+
+
+@pytest.mark.parametrize("first", ["own watch", "other watch"])
+async def test_what_was_applied_last_is_whole_while_another_controller_watches_metadata_only(
+    harness: Harness, first: str
+) -> None:
+    async def work(resource: App, ctx: Context[App]) -> None:
+        last = ctx.applied("v1/ConfigMap", resource.name)
+        await ctx.apply(last if last is not None else config_map(resource.name, data={"image": "nginx"}))
+
+    other = Recorder(name="other", reads=(Reads("v1/ConfigMap", metadata_only=True),))
+    controllers = [owner(work), other] if first == "own watch" else [other, owner(work)]
+    await harness.install(App)
+    await harness.start(Operator(controllers=controllers, name="my-operator"))
+    await harness.apply(app("a"))
+    await harness.settle()
+    await harness.apply(app("a", image="two"))
+    await harness.settle()
+    assert (await harness.get("v1/ConfigMap", "a"))["data"] == {"image": "nginx"}
+
+
+@pytest.mark.parametrize("part", [{"metadata_only": True}, {"transform": without_data}])
+async def test_what_was_applied_last_is_not_read_from_a_cache_that_keeps_a_part(
+    harness: Harness, part: dict[str, Any]
+) -> None:
+    rejected: list[str] = []
+
+    async def work(resource: App, ctx: Context[App]) -> None:
+        with pytest.raises(TypeError, match="Recorder has only part of each ConfigMap in its cache"):
+            ctx.applied("v1/ConfigMap", resource.name)
+        rejected.append(resource.name)
+
+    await start(harness, Recorder(work, owns=(Owns("v1/ConfigMap", **part),)))
+    await harness.apply(app("a"))
+    await harness.settle()
+    assert rejected == ["a"]
 
 
 async def test_a_field_left_out_later_is_removed(harness: Harness) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kapsa.devcluster.faults import Answer, Cut, Drop, FaultPlan, FaultRule
-from kapsa.runtime import Context, CustomResource, Operator, Sharding, Spec, Status
+from kapsa.runtime import Context, CustomResource, Operator, Reads, Sharding, Spec, Status
 from kapsa.runtime.controller import _runtime_watches
 from kapsa.runtime.testing import Harness
 from tests.runtime.sample_app import App, Recorder, app, config_map
@@ -83,6 +83,19 @@ async def test_a_kind_that_is_installed_later_is_watched_from_then_on(harness: H
     await harness.apply({**gadget, "metadata": {"name": "one", "namespace": "default"}})
     await harness.settle()
     assert await ready(harness) == 7
+
+
+async def test_a_kind_is_read_whole_although_another_controller_has_its_metadata_only(
+    harness: Harness,
+) -> None:
+    metadata = Recorder(name="other", reads=(Reads(CONFIG_MAP, metadata_only=True),))
+    whole = Recorder(follow_image)
+    await harness.install(App)
+    await change(harness, "3")
+    await harness.start(Operator(controllers=[metadata, whole]))
+    await harness.apply(app("web", image=CONFIG_MAP))
+    await harness.settle()
+    assert await ready(harness) == 3
 
 
 async def test_a_restart_watches_again_what_resources_name(harness: Harness) -> None:

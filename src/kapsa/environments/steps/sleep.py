@@ -16,6 +16,7 @@ from kapsa.runtime import ApiError
 
 __all__ = ["SleepStep", "suspend"]
 
+_WITH_PODS = frozenset({"Deployment", "StatefulSet", "CronJob", "Job", "DaemonSet"})
 SUSPENDED_NODES = "catalyst.dev/suspended"
 _LOOK_AGAIN = 5.0
 """Seconds until the next look at Jobs that are being deleted, which are not watched."""
@@ -35,7 +36,11 @@ class SleepStep:
         if not visit.environment.spec.suspended:
             return Done("the environment is awake")
         # One that is being deleted is gone soon: to apply it could create it again.
-        present = [each for each in members(visit) if not each["metadata"].get("deletionTimestamp")]
+        present = [
+            each
+            for each in members(visit)
+            if each["kind"] in _WITH_PODS and not each["metadata"].get("deletionTimestamp")
+        ]
         refusals = [error for each in present if (error := await _scale_down(visit, each)) is not None]
         jobs = await _end_jobs(visit, [each for each in present if each["kind"] == "CronJob"])
         if refusals:

@@ -119,9 +119,13 @@ class Cache:
         """Return whether a controller declares this kind."""
         return gvk in self._by_kind
 
-    def keeps_all_of(self, gvk: GroupVersionKind) -> bool:
+    def keeps_all_of(self, gvk: GroupVersionKind, *, scopes: Scopes = None) -> bool:
         """Return whether objects of the kind are stored whole: not metadata only, and without a transform."""
-        return not any(each.scope.metadata_only or each.transform for each in self._by_kind.get(gvk, ()))
+        return not any(
+            (each.scope.metadata_only or each.transform)
+            and (scopes is None or each.scope.selection in scopes)
+            for each in self._by_kind.get(gvk, ())
+        )
 
     def delivered(self, gvk: GroupVersionKind) -> int:
         """Return the version up to which every watch of a kind has delivered all changes."""

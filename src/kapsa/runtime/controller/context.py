@@ -120,7 +120,7 @@ class Context(Generic[R]):
         key = Key(self.key.namespace if namespace is None else namespace, name)
         if track:
             self._subscribe(gvk, key)
-        scopes = self._services.declared.scopes.get(gvk)
+        scopes = self._services.scopes(gvk)
         stored = cache.get(gvk, key, scopes=scopes)
         if stored is None and key.namespace and namespace is None:  # the kind may be cluster-scoped
             key = Key("", name)
@@ -164,7 +164,7 @@ class Context(Generic[R]):
             gvk,
             namespace=self.key.namespace if namespace is None else namespace,
             labels=labels,
-            scopes=self._services.declared.scopes.get(gvk),
+            scopes=self._services.scopes(gvk),
         )
         return [read_as(each, kind) for each in sorted(selected, key=_by_key)]
 
@@ -184,7 +184,7 @@ class Context(Generic[R]):
     def children(self, kind: Kind, *, labels: LabelSelector = None) -> Any:
         """Return the objects of a kind that this resource owns, from the cache."""
         gvk = kind_of(kind)
-        scopes = self._services.declared.scopes.get(gvk)
+        scopes = self._services.scopes(gvk)
         selected = self._services.cache.select(gvk, owner=self.stored.uid, labels=labels, scopes=scopes)
         return [read_as(each, kind) for each in sorted(selected, key=_by_key)]
 
@@ -228,9 +228,11 @@ class Context(Generic[R]):
         """Return what this operator applied last to a cached object; None if there is nothing.
 
         Change a field of it and apply it again, for instance to scale an object whose other fields cannot be computed
-        now. Its kind must not be cached as `metadata_only`.
+        now. The controller must not declare the kind as `metadata_only` or with a `transform`.
         """
-        stored = self._cached(kind_of(kind), name, self.key.namespace if namespace is None else namespace)
+        gvk = kind_of(kind)
+        self._check_whole(gvk)
+        stored = self._cached(gvk, name, self.key.namespace if namespace is None else namespace)
         if stored is None or not stored.owned_fields:
             return None
         live = stored.to_dict()
@@ -386,7 +388,18 @@ class Context(Generic[R]):
         cache = self._services.cache
         if not cache.watches(gvk):
             return None
-        return cache.get(gvk, Key(namespace, name)) or cache.get(gvk, Key("", name))
+        scopes = self._services.scopes(gvk)
+        return cache.get(gvk, Key(namespace, name), scopes=scopes) or cache.get(
+            gvk, Key("", name), scopes=scopes
+        )
+
+    def _check_whole(self, gvk: GroupVersionKind) -> None:
+        services = self._services
+        if not services.cache.keeps_all_of(gvk, scopes=services.scopes(gvk)):
+            raise TypeError(
+                f"{services.declared.title} has only part of each {gvk.kind} in its cache: to apply it again would "
+                "remove the rest. Declare the kind without metadata_only and transform"
+            )
 
     def _subscribe(self, gvk: GroupVersionKind, key: Key) -> None:
         declared = self._services.declared

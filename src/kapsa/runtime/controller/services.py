@@ -6,7 +6,7 @@ from typing import Self
 
 import msgspec
 
-from kapsa.runtime.cache.cache import Cache
+from kapsa.runtime.cache.cache import Cache, Scopes
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.controller._runtime_watches import RuntimeWatches
 from kapsa.runtime.controller._subscriptions import Subscriptions
@@ -15,9 +15,12 @@ from kapsa.runtime.controller.apply.applier import Applier
 from kapsa.runtime.controller.declarations import Declared
 from kapsa.runtime.controller.events import EventRecorder
 from kapsa.runtime.controller.work.shard import Shard
+from kapsa.runtime.resources.metadata import GroupVersionKind
 from kapsa.runtime.telemetry.metrics import ControllerMetrics
 
 __all__ = ["Services"]
+
+_ALL_OBJECTS: Scopes = frozenset({("", "", False)})
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +40,11 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """The name of the cluster; empty for an operator of one cluster."""
     shard: Shard | None = None
     """The keys that the controller works on; None for all."""
+
+    def scopes(self, gvk: GroupVersionKind) -> Scopes:
+        """Return the watches of a kind whose objects the controller reads: its own. None if it has none: then all."""
+        declared = self.declared.scopes.get(gvk)
+        return _ALL_OBJECTS if declared is None and gvk in self.runtime_watches else declared
 
     @classmethod
     def of(
