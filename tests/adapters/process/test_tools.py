@@ -91,6 +91,19 @@ def test_a_recent_tool_on_path_is_used(tmp_path: Path) -> None:
     assert not cache_directory().exists()
 
 
+def test_a_program_that_reports_its_version_gets_no_setting_of_kapsa(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAPSA_FLEET_SMTP_PASSWORD", "planted-secret")
+    monkeypatch.setenv("TOOL_HOME", "/opt/tool")
+    received = tmp_path / "environment"
+    script = KUBECTL.format(version="1.36.0").replace("#!/bin/sh\n", f"#!/bin/sh\nexport -p > {received}\n")
+    _program(tmp_path / "bin" / "kubectl", script)
+    assert find_tool("kubectl").version == "1.36.0"
+    assert "/opt/tool" in received.read_text()
+    assert "planted-secret" not in received.read_text()
+
+
 def test_an_old_tool_on_path_does_not_hide_a_newer_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

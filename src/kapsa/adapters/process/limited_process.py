@@ -67,6 +67,11 @@ class FinishedProcess(msgspec.Struct, frozen=True):
 _threads = ThreadPoolExecutor(max_workers=_MAX_THREADS, thread_name_prefix="program")
 
 
+def inherited_environment() -> dict[str, str]:
+    """Return the environment of this process without the settings of Kapsa, some of which are secret."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("KAPSA_")}
+
+
 def private_environment(home: Path, *, network: bool = False) -> dict[str, str]:
     """Return an environment without the variables of this process: its own HOME, the C locale, no kubeconfig.
 

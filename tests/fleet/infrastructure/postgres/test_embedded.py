@@ -437,6 +437,25 @@ async def test_no_variable_of_the_manager_reaches_the_server(
         assert b"planted-secret" not in Path(f"/proc/{server.pid}/environ").read_bytes()
 
 
+@pytest.mark.parametrize("asking", ["for its version", "as the user of the server"])
+def test_no_variable_of_the_manager_reaches_a_program_that_is_only_asked(
+    open_directory: Path, monkeypatch: pytest.MonkeyPatch, asking: str
+) -> None:
+    monkeypatch.setenv("KAPSA_FLEET_SMTP_PASSWORD", "planted-secret")
+    received = open_directory / "environment"
+    received.touch()
+    received.chmod(0o666)
+    program = open_directory / "postgres"
+    program.write_text(f"#!/bin/sh\nexport -p > {received}\necho 'postgres (PostgreSQL) 17.1'\n")
+    program.chmod(0o755)
+    if asking == "for its version":
+        assert programs_module._major(program) == 17
+    else:
+        server_user().check_program(program)
+    assert "LC_ALL" in received.read_text()
+    assert "planted-secret" not in received.read_text()
+
+
 async def test_damaged_data_is_reported(open_directory: Path) -> None:
     async with running(open_directory / "data"):
         pass

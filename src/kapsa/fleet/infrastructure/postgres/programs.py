@@ -15,9 +15,11 @@ import msgspec
 
 from kapsa.fleet.infrastructure.postgres.database import DatabaseError
 
-__all__ = ["OLDEST", "PostgresPrograms", "choose_programs", "installed_programs"]
+__all__ = ["ENVIRONMENT", "OLDEST", "PostgresPrograms", "choose_programs", "installed_programs"]
 
 OLDEST = 15
+ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
+"""The environment of PostgreSQL's programs: nothing of ours, so that no secret is in it."""
 _PACKAGES = Path("/usr/lib/postgresql")
 
 
@@ -73,7 +75,12 @@ def _folders() -> Iterator[Path]:
 def _major(postgres: Path) -> int | None:
     try:
         printed = subprocess.run(  # noqa: S603 - a program that was just chosen, with a constant argument
-            [postgres, "--version"], capture_output=True, text=True, timeout=10, check=False
+            [postgres, "--version"],
+            env=ENVIRONMENT,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
         ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kapsa.adapters.process.file_lock import lock
 from kapsa.fleet.infrastructure.postgres.database import DatabaseError
-from kapsa.fleet.infrastructure.postgres.programs import PostgresPrograms
+from kapsa.fleet.infrastructure.postgres.programs import ENVIRONMENT, PostgresPrograms
 from kapsa.fleet.infrastructure.postgres.unprivileged import ServerUser, own_name
 
 __all__ = ["ROLE", "ServerFiles"]
@@ -147,8 +147,8 @@ class ServerFiles:
         self.sockets = path
 
     def environment(self) -> Mapping[str, str]:
-        """Return the environment of PostgreSQL's programs: nothing of ours, so that no secret is in it."""
-        return {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC", "HOME": str(self.directory)}
+        """Return the environment of PostgreSQL's programs in this directory."""
+        return {**ENVIRONMENT, "TZ": "UTC", "HOME": str(self.directory)}
 
     def _create(self) -> None:
         if not self.directory.exists():

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from kapsa.fleet.infrastructure.postgres.database import DatabaseError
+from kapsa.fleet.infrastructure.postgres.programs import ENVIRONMENT
 
 __all__ = ["ServerUser", "own_name", "server_user"]
 
@@ -42,6 +43,7 @@ class ServerUser(msgspec.Struct, frozen=True):
         done = subprocess.run(  # noqa: S603 - constant script
             ["/bin/sh", "-c", script, "sh", *steps],
             cwd="/",
+            env=ENVIRONMENT,
             capture_output=True,
             text=True,
             check=False,
@@ -57,7 +59,12 @@ class ServerUser(msgspec.Struct, frozen=True):
         """Raise DatabaseError unless this user can run the program."""
         try:
             subprocess.run(  # noqa: S603 - a program of PostgreSQL
-                [program, "--version"], cwd="/", capture_output=True, check=True, **self.process_options()
+                [program, "--version"],
+                cwd="/",
+                env=ENVIRONMENT,
+                capture_output=True,
+                check=True,
+                **self.process_options(),
             )
         except (OSError, subprocess.CalledProcessError) as error:
             raise DatabaseError(
