@@ -16,6 +16,7 @@ import msgspec
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from kapsa.adapters.variables import variable_text
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.settings import DATABASE_VARIABLE, PREFIX, FleetSettings
 from tests.eventually import eventually
@@ -26,14 +27,6 @@ PATIENCE = 600
 """Seconds to wait for what a busy machine does late. A test that passes does not wait for them."""
 _LOCK = 4711
 _SERVE = "from kapsa.cli import main; main()"
-_PASSED_ON = (
-    "data_directory",
-    "encryption_keys",
-    "listen_port",
-    "internal_addresses",
-    "plain_http_repositories",
-    "health_check_seconds",
-)
 _HOLD = f"""
     CREATE OR REPLACE FUNCTION fleet.hold_transition() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN PERFORM pg_advisory_xact_lock({_LOCK}); RETURN NEW; END $$
@@ -122,6 +115,11 @@ class ManagerProcesses:
         self._directory = directory
         self._running: dict[str, ManagerProcess] = {}
         self._started = 0
+
+    @property
+    def running(self) -> list[ManagerProcess]:
+        """The replicas that run."""
+        return list(self._running.values())
 
     async def start(self, count: int = 1) -> None:
         """Start replicas, and wait until they are ready."""
@@ -225,8 +223,12 @@ async def _drop(connection: AsyncConnection, transition: StoredTransition) -> No
 
 
 def _variables(settings: FleetSettings) -> dict[str, str]:
-    given = {f"{PREFIX}{name.upper()}": str(getattr(settings, name)) for name in _PASSED_ON}
-    return {**given, DATABASE_VARIABLE: settings.database_url}
+    changed = {
+        f"{PREFIX}{field.name.upper()}": variable_text(getattr(settings, field.name))
+        for field in msgspec.structs.fields(settings)
+        if field.name != "database_url" and getattr(settings, field.name) != field.default
+    }
+    return {**changed, DATABASE_VARIABLE: settings.database_url}
 
 
 @asynccontextmanager
