@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import pwd
@@ -21,9 +22,17 @@ import jwt
 import pytest
 import structlog
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from sqlalchemy import text
 
 from kapsa.adapters.testing.vault_server import VaultServer
 from kapsa.cli.commands import main
+from kapsa.fleet.infrastructure.audit.chain import chain_key
+from kapsa.fleet.infrastructure.audit.trail import PostgresAuditTrail
+from kapsa.fleet.orchestrator.ports.audit import AuditEntry
+from kapsa.fleet.server.keys import open_vault
+from kapsa.fleet.server.lifecycle import open_database
+from kapsa.fleet.settings import FleetSettings
+from tests.eventually import eventually
 
 START = "import sys; from kapsa.cli import main; sys.argv[0] = 'kapsa'; main()"
 
@@ -156,6 +165,69 @@ def test_one_manager_and_the_commands_next_to_it(installation: Installation) -> 
     finally:
         manager.kill()
         manager.wait()
+
+
+@pytest.mark.timeout(300)
+def test_rows_of_the_audit_log_that_were_tampered_with_are_reported_one_by_one(
+    installation: Installation,
+) -> None:
+    manager = installation.start()
+    try:
+        asyncio.run(record_entries(installation.data, 4))
+        whole = installation.run("audit", "verify")
+        assert (whole.returncode, whole.stderr) == (0, "")
+        assert whole.stdout.startswith("whole: 4 links, 0 erased, 0 not sealed yet")
+        asyncio.run(
+            execute(
+                installation.data,
+                "UPDATE fleet.audit_content SET payload = '{}' WHERE entry_id = 1",
+                "UPDATE fleet.audit_entry SET object_id = 'another' WHERE id = 2",
+                "DELETE FROM fleet.audit_entry WHERE id = 3",
+            )
+        )
+        verified = installation.run("audit", "verify")
+        assert verified.returncode == 1
+        assert verified.stderr.splitlines() == [
+            "actor or payload of entry 1: changed",
+            "entry 2, or its link 2: changed",
+            "entry 3: missing",
+        ]
+        assert verified.stdout.startswith("3 problems in 4 links, 0 erased, 0 not sealed yet")
+    finally:
+        manager.kill()
+        manager.wait()
+
+
+async def record_entries(data: Path, count: int) -> None:
+    """Record audit entries as a replica on the same database does, and wait until the manager has sealed them."""
+    settings = FleetSettings(data_directory=data)
+    async with open_database(settings, join=True) as (database, _), open_vault(settings) as vault:
+        trail = PostgresAuditTrail(await chain_key(database, vault))
+        for number in range(1, count + 1):
+            async with database.transaction() as connection:
+                entry = AuditEntry(
+                    actor="ada",
+                    action="cluster.register",
+                    object_kind="cluster",
+                    object_id=str(number),
+                    payload={"name": f"prod-{number}"},
+                )
+                await trail.record(connection, entry)
+
+        async def sealed() -> int:
+            async with database.transaction() as connection:
+                return int(
+                    (await connection.execute(text("SELECT count(*) FROM fleet.audit_seal"))).scalar_one()
+                )
+
+        await eventually(sealed, lambda links: links == count, "sealed entries")
+
+
+async def execute(data: Path, *statements: str) -> None:
+    settings = FleetSettings(data_directory=data)
+    async with open_database(settings, join=True) as (database, _), database.transaction() as connection:
+        for each in statements:
+            assert (await connection.execute(text(each))).rowcount == 1
 
 
 @pytest.mark.long
