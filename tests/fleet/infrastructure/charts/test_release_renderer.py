@@ -105,3 +105,17 @@ async def test_a_chart_with_a_daemon_set_is_refused_for_blue_green(database: Dat
     request = ChartRenderRequest(digest, ReleaseRef("widget-green", "green"), {}, "", suffix_names=True)
     with pytest.raises(InvalidInput, match="DaemonSet agent cannot be scaled to zero"):
         await renderer.render(request)
+
+
+async def test_a_key_that_the_values_repeat_is_refused_for_blue_green_without_them(
+    database: Database,
+) -> None:
+    template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: log}\ndata:\n  level: info\n"
+    digest = await store(database, {"templates/log.yaml": template + "  {{ .Values.key }}: debug\n"})
+    renderer = StoredChartRenderer(database, PostgresOperators())
+    values = {"key": "level"}
+    await renderer.render(ChartRenderRequest(digest, RELEASE, values, ""))
+    request = ChartRenderRequest(digest, ReleaseRef("widget-green", "green"), values, "", suffix_names=True)
+    with pytest.raises(InvalidInput, match="the chart does not render with these values: ") as error:
+        await renderer.render(request)
+    assert error.value.fields[0].path == "/values"

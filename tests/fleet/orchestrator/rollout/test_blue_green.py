@@ -7,15 +7,42 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from kapsa.adapters.helm.chart_archive import read_archive
 from kapsa.fleet.domain.errors import StateConflict
+from kapsa.fleet.domain.registry.operators import ChartFacts, OperatorVersion
 from kapsa.fleet.domain.rollout.deployments import DeploymentPhase
 from kapsa.fleet.domain.rollout.releases import HelmStatus, ReleaseRef
 from kapsa.fleet.domain.rollout.targets import TargetStep
+from kapsa.fleet.infrastructure.charts.release_renderer import StoredChartRenderer
 from kapsa.fleet.infrastructure.postgres.database import Database
+from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
-from tests.fleet.examples import ADMIN, DEPLOYER
+from kapsa.fleet.orchestrator.ports.plan_sources import ChartRenderRequest
+from tests.fleet.charts import operator_chart
+from tests.fleet.examples import ADMIN, DEPLOYER, START, cluster_id
+from tests.fleet.helm_double import FakeClusters
 from tests.fleet.orchestrator.rollout.rollouts import BLUE_GREEN, GREEN, started
-from tests.fleet.rollout_harness import NEW, RELEASE
+from tests.fleet.rollout_harness import NEW, OPERATOR_ID, RELEASE, FakePlanSources, RolloutHarness
+
+REPEATS_A_KEY = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: log}
+data:
+  level: info
+{{ if .Values.debug }}  level: debug{{ end }}
+"""
+
+
+class StoredCharts(FakePlanSources):
+    """Plan sources whose charts are rendered by Helm."""
+
+    def __init__(self, database: Database, *names: str) -> None:
+        super().__init__(FakeClusters(*names, identify=cluster_id))
+        self.renderer = StoredChartRenderer(database, PostgresOperators())
+
+    async def render(self, request: ChartRenderRequest) -> bytes:
+        return await self.renderer.render(request)
 
 
 async def test_blue_green_runs_one_controller_at_a_time_and_removes_blue_after_a_day(
@@ -191,3 +218,35 @@ async def test_names_that_do_not_follow_the_release_are_no_reason_to_refuse_blue
     made = await fleet.create(BLUE_GREEN)
     await fleet.run()
     assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        (
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shared, namespace: kube-system}\n",
+            "BlueGreen cannot be used: ConfigMap shared is shared by both releases",
+        ),
+        (
+            REPEATS_A_KEY,
+            "the key 'level' is duplicated",
+        ),
+    ],
+    ids=["cannot be renamed", "repeats a key"],
+)
+async def test_a_chart_that_can_have_no_second_release_fails_the_deployment_with_the_reason(
+    database: Database, template: str, reason: str
+) -> None:
+    fleet = RolloutHarness(database, sources=StoredCharts(database, "dev-1"))
+    await fleet.register()
+    chart = operator_chart("4.0.0", {"templates/more.yaml": template})
+    version = OperatorVersion(OPERATOR_ID, "4.0.0", read_archive(chart).digest, ChartFacts(), START, "dora")
+    async with database.transaction() as connection:
+        await PostgresOperators().insert_version(connection, version, chart, ())
+    fleet.sources.values = {"debug": True}
+    made = await fleet.create(BLUE_GREEN, version="4.0.0")
+    await fleet.settle()
+    deployment = await fleet.deployment(made.id)
+    assert deployment.phase is DeploymentPhase.FAILED
+    assert reason in deployment.message
+    assert fleet.clusters["dev-1"].completed == []

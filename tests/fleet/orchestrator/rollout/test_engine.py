@@ -28,7 +28,7 @@ from tests.fleet.orchestrator.rollout.rollouts import (
     started,
     steps,
 )
-from tests.fleet.rollout_harness import NEW, OLD, RELEASE
+from tests.fleet.rollout_harness import NEW, OLD, PATIENCE, RELEASE
 
 
 @pytest.mark.parametrize(
@@ -268,11 +268,11 @@ async def test_a_cluster_that_is_not_ready_as_its_window_opens_is_tried_again(da
     assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
 
 
-async def test_a_deployment_that_cannot_be_planned_for_an_unforeseen_reason_stops_no_other(
+async def test_a_deployment_that_cannot_be_planned_for_an_unforeseen_reason_ends_with_it_and_stops_no_other(
     database: Database,
 ) -> None:
     fleet = await started(database, "dev-1", "dev-2")
-    await fleet.create(CANARY, targets=fleet_selector("dev-1"))
+    broken = await fleet.create(CANARY, targets=fleet_selector("dev-1"))
     sound = await fleet.create(CANARY, targets=fleet_selector("dev-2"))
 
     async def fail(call: str) -> None:
@@ -280,7 +280,19 @@ async def test_a_deployment_that_cannot_be_planned_for_an_unforeseen_reason_stop
             raise RuntimeError("the inspector broke")
 
     fleet.clusters.on_call = fail
+    await fleet.settle()
+    waiting = await fleet.deployment(broken.id)
+    assert (waiting.phase, waiting.waits_for) == (
+        DeploymentPhase.PLANNING,
+        "RuntimeError: the inspector broke",
+    )
+    assert waiting.deadline == START + PATIENCE
     await fleet.pass_time(timedelta(minutes=3))
+    failed = await fleet.deployment(broken.id)
+    assert (failed.phase, failed.message) == (
+        DeploymentPhase.FAILED,
+        "no plan could be made: RuntimeError: the inspector broke",
+    )
     assert (await fleet.deployment(sound.id)).phase is DeploymentPhase.COMPLETED
 
 

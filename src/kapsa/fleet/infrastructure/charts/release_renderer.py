@@ -61,7 +61,10 @@ class StoredChartRenderer:
         async with self._transactions.transaction() as connection:
             crds = await self._operators.crds_of_chart(connection, request.chart_digest)
         definitions = [each.definition for each in crds]
-        return await asyncio.to_thread(_second_release, manifest, request.release, definitions)
+        try:
+            return await asyncio.to_thread(_second_release, manifest, request.release, definitions)
+        except ExternalError as error:  # Helm accepts more than this reads, such as a key that is repeated
+            raise _unrenderable(_reason(error, request)) from None
 
     async def _render(self, request: ChartRenderRequest) -> bytes:
         async with self._transactions.transaction() as connection:
@@ -86,11 +89,20 @@ class StoredChartRenderer:
                         api_versions=served,
                     )
                 except ExternalError as error:
-                    reason = redact(str(error), texts_in(request.values))
+                    reason = _reason(error, request)
                     if UNSUPPORTED in reason:
                         raise KubernetesUnsupported(reason) from None
-                    message = f"the chart does not render with these values: {reason}"
-                    raise InvalidInput(message, InvalidField("/values", message)) from None
+                    raise _unrenderable(reason) from None
+
+
+def _reason(error: ExternalError, request: ChartRenderRequest) -> str:
+    """Return the text of an error without the values, which Helm may quote."""
+    return redact(str(error), texts_in(request.values))
+
+
+def _unrenderable(reason: str) -> InvalidInput:
+    message = f"the chart does not render with these values: {reason}"
+    return InvalidInput(message, InvalidField("/values", message))
 
 
 def _second_release(manifest: bytes, release: ReleaseRef, crds: Sequence[Mapping[str, Any]]) -> bytes:

@@ -42,6 +42,12 @@ class _Change(msgspec.Struct, frozen=True):
     after: VersionDeployment
 
 
+class _Delay(msgspec.Struct, frozen=True):
+    """The reason why there can be no plan yet."""
+
+    reason: str
+
+
 class RolloutConductor:
     """The half of the engine that decides what a deployment asks of its clusters."""
 
@@ -110,15 +116,13 @@ class RolloutConductor:
             now = await self._store.now(connection)
             if isinstance(outcome, str):
                 return await self._fail(connection, deployment, outcome, now)
-            if isinstance(outcome, Exception):
-                return await self._wait(connection, deployment, str(outcome), now)
+            if isinstance(outcome, _Delay):
+                return await self._wait(connection, deployment, outcome.reason, now)
             after, next_run_at = await self._plans.store(connection, deployment, outcome, now)
             return await self._finish(connection, deployment, after, next_run_at)
 
-    async def _make(
-        self, deployment: VersionDeployment, needed: PlanInput
-    ) -> SealedPlan | ClusterUnreachable | VaultUnavailable | str:
-        """Return the plan, the error of what has to come back before there can be one, or why there never can."""
+    async def _make(self, deployment: VersionDeployment, needed: PlanInput) -> SealedPlan | _Delay | str:
+        """Return the plan, why there can be none yet, or why there never can."""
         try:
             with self._reporter.planning(deployment):
                 # Before clusters are asked: a plan that cannot be sealed would have to be made again.
@@ -128,9 +132,12 @@ class RolloutConductor:
                 bundles = await self._secrets.seal_bundles(deployment.id, planned.bundles)
             return SealedPlan(planned.plan, bundles)
         except (ClusterUnreachable, VaultUnavailable) as error:
-            return error
+            return _Delay(str(error))
         except (InvalidInput, VaultError) as error:
             return str(error)
+        except Exception as error:
+            log.exception("a plan failed unexpectedly", deploymentId=str(deployment.id))
+            return _Delay(f"{type(error).__name__}: {error}")
 
     async def _wait(
         self, connection: Connection, deployment: VersionDeployment, message: str, now: datetime
