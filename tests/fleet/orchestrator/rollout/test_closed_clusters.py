@@ -14,6 +14,8 @@ from kapsa.fleet.domain.rollout.deployments import DeploymentPhase, OfflinePolic
 from kapsa.fleet.domain.rollout.releases import HelmStatus
 from kapsa.fleet.domain.rollout.targets import TargetStep
 from kapsa.fleet.infrastructure.postgres.database import Database
+from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterNotReady
+from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable, CredentialUnavailable
 from tests.fleet.examples import ADMIN, DEPLOYER, START
 from tests.fleet.orchestrator.rollout.rollouts import CANARY, DEV, MINUTE, started
 from tests.fleet.rollout_harness import NEW, OLD, PATIENCE, RELEASE
@@ -48,6 +50,39 @@ async def test_an_offline_cluster_is_skipped_by_policy_or_when_patience_ends(
     assert (target.step, target.reason) == (TargetStep.SKIPPED, "Offline")
     assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
     assert fleet.now - START >= (PATIENCE if policy is OfflinePolicy.WAIT else MINUTE)
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (CredentialUnavailable("Vault is sealed"), ClusterUnreachable("no route to host")),
+        (ClusterNotReady("too early"), ClusterUnreachable("no route to host")),
+        (RuntimeError("the history broke"), ClusterUnreachable("no route to host")),
+        (ClusterUnreachable("no route to host"), CredentialUnavailable("Vault is sealed")),
+    ],
+    ids=["keys away", "not ready", "internal error", "offline, then keys away"],
+)
+async def test_the_patience_for_one_trouble_is_not_used_up_by_another(
+    database: Database, first: Exception, then: Exception
+) -> None:
+    fleet = await started(database, "dev-1")
+    made = await fleet.create(CANARY)
+    change = START + PATIENCE - timedelta(seconds=15)
+
+    async def trouble(call: str) -> None:
+        if call == "dev-1 history":
+            raise first if fleet.now < change else then
+
+    fleet.clusters.on_call = trouble
+    await fleet.pass_time(PATIENCE + MINUTE)
+    target = (await fleet.targets(made.id))["dev-1"]
+    assert (target.step, target.stalled, target.waits_for) == (TargetStep.PREPARE, "", str(then))
+    assert target.deadline is not None
+    assert change + PATIENCE <= target.deadline <= change + PATIENCE + timedelta(seconds=30)
+    fleet.clusters.on_call = None
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+    assert fleet.clusters["dev-1"].chart_of(RELEASE) == (2, NEW)
 
 
 async def test_a_cluster_that_goes_away_after_its_change_pauses_and_does_not_roll_back(

@@ -229,7 +229,7 @@ class RolloutTarget(msgspec.Struct, frozen=True, rename="camel"):
     deadline: datetime | None = None
     """The end of the present wait: it is over then, or gives up."""
     retry_until: datetime | None = None
-    """The end of the patience for attempts that fail; None unless the last one failed."""
+    """The end of the patience for attempts that fail; None unless the last one failed on a cluster that is not late."""
     stalled: str = ""
     """Non-empty when a wait gave up: the deployment pauses and a person decides."""
     reason: str = ""

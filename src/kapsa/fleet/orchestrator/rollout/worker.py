@@ -257,9 +257,13 @@ def _unreachable(turn: ClusterTurn, message: str) -> RolloutTarget:
         return turn.wait_or_give_up("Unreachable", message)
     if turn.deployment.on_offline is OfflinePolicy.SKIP:
         return turn.end(TargetStep.SKIPPED, "Offline", message)
+    # Its own patience: what an attempt before it failed for has nothing to do with the time offline.
     since = target.offline_since or turn.now
-    waiting = turn.retry(message, patience=turn.settings.offline_patience, offline_since=since)
-    return waiting or turn.end(TargetStep.SKIPPED, "Offline", message)
+    deadline = since + turn.settings.offline_patience
+    if turn.now >= deadline:
+        return turn.end(TargetStep.SKIPPED, "Offline", message)
+    moment = min(turn.now + turn.settings.retry_interval, deadline)
+    return turn.later(moment, message, deadline=deadline, offline_since=since)
 
 
 def _matters(target: RolloutTarget) -> tuple[object, ...]:
