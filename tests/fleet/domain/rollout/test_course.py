@@ -210,6 +210,22 @@ def test_an_offline_cluster_stops_no_other_and_is_awaited_at_the_end() -> None:
     assert rollout.deployment.phase is DeploymentPhase.COMPLETED
 
 
+def test_a_late_cluster_that_a_pause_held_begins_again_although_its_stage_has_passed() -> None:
+    rollout = Rollout(RollingStrategy(pause_between_clusters=timedelta()), ["dev-1", "dev-2"])
+    rollout.steer()
+    rollout.set("dev-1", offline_since=START)
+    rollout.steer()
+    rollout.set("dev-1", step=TargetStep.WAIT, goal=TargetGoal.HOLD, offline_since=None)
+    assert rollout.steer().next_run_at == START
+    assert (rollout.targets["dev-1"].step, rollout.targets["dev-1"].goal) == (
+        TargetStep.PREPARE,
+        TargetGoal.APPLY,
+    )
+    rollout.pass_gate("dev-2")
+    rollout.steer()
+    assert rollout.deployment.waits_for == "the health of dev-1"
+
+
 def test_without_any_evidence_later_stages_try_one_cluster_at_a_time() -> None:
     rollout = Rollout()
     rollout.steer()

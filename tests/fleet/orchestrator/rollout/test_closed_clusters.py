@@ -85,6 +85,25 @@ async def test_the_patience_for_one_trouble_is_not_used_up_by_another(
     assert fleet.clusters["dev-1"].chart_of(RELEASE) == (2, NEW)
 
 
+async def test_a_cluster_that_was_late_before_a_pause_is_tried_again_after_it(database: Database) -> None:
+    fleet = await started(database, "dev-1", "dev-2")
+    made = await fleet.create(CANARY)
+    await fleet.settle()
+    fleet.clusters["dev-2"].offline = True
+    await fleet.pass_time(MINUTE + timedelta(seconds=15))
+    assert (await fleet.deployment(made.id)).waits_for == "dev-2 to come back online"
+    await fleet.deployments.pause(DEPLOYER, made.id)
+    await fleet.pass_time(2 * PATIENCE)
+    await fleet.deployments.resume(DEPLOYER, made.id)
+    await fleet.settle()
+    late = (await fleet.targets(made.id))["dev-2"]
+    assert (late.step, late.offline_since) == (TargetStep.PREPARE, fleet.now)
+    fleet.clusters["dev-2"].offline = False
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+    assert fleet.clusters["dev-2"].chart_of(RELEASE) == (2, NEW)
+
+
 async def test_a_cluster_that_goes_away_after_its_change_pauses_and_does_not_roll_back(
     database: Database,
 ) -> None:

@@ -141,6 +141,9 @@ def _left(target: RolloutTarget) -> RolloutTarget:
 def _forward(deployment: VersionDeployment, targets: Sequence[RolloutTarget], now: datetime) -> RolloutCourse:
     """Start the clusters whose turn it is, and end the deployment when all have settled."""
     passed, passed_at = deployment.stage, deployment.stage_passed_at
+    held = [target for target in targets if target.stage <= passed and _waits(target)]
+    if held:  # late when their stage passed, and held by a pause since: no stage starts them any more
+        return RolloutCourse(deployment, {target.cluster_id: _started(target, now) for target in held}, now)
     for stage in deployment.stages[passed:]:
         if not all(target.state in _SETTLED or target.late for target in _of(stage, targets)):
             moved = _replace(deployment, stage=passed, stage_passed_at=passed_at)
@@ -203,8 +206,13 @@ def _turns(
     )
     free = max(0, (1 if untried else stage.parallel) - busy)
     order = {name: number for number, name in enumerate(stage.clusters)}
-    waiting = [target for target in own if target.goal is TargetGoal.HOLD and target.step is TargetStep.WAIT]
+    waiting = [target for target in own if _waits(target)]
     return sorted(waiting, key=lambda target: order[target.cluster_name])[:free]
+
+
+def _waits(target: RolloutTarget) -> bool:
+    """Return whether a cluster waits for its turn."""
+    return target.goal is TargetGoal.HOLD and target.step is TargetStep.WAIT
 
 
 def _started(target: RolloutTarget, now: datetime) -> RolloutTarget:
