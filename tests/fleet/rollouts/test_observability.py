@@ -131,7 +131,10 @@ async def test_a_rollout_exports_the_span_tree_and_its_requests_carry_the_trace_
             headers={"traceparent": f"00-{trace_id}-{0xBEEF:016x}-01"},
         )
         assert response.status_code == 202, response.text
-        await fleet.finish(response.json()["id"])
+        deployment = response.json()["id"]
+        await fleet.finish(deployment)
+        await fleet.admin.post(f"/deployments/{deployment}/rollback", {"reason": "to see its spans"})
+        await fleet.finish(deployment, "RolledBack")
     spans = exporter.get_finished_spans()
     assert {span.context.trace_id for span in spans if span.context is not None} == {0xFEED}
     (root,) = (span for span in spans if span.name == "operator.deploy")
@@ -148,6 +151,8 @@ async def test_a_rollout_exports_the_span_tree_and_its_requests_carry_the_trace_
         "operator.deploy > operator.healthcheck > pod.healthcheck",
         "operator.deploy > operator.healthcheck > webhook.healthcheck",
         "operator.deploy > operator.healthcheck > crd.reconciliation.check",
+        "operator.deploy > operator.rollback",
+        "operator.deploy > operator.rollback > helm.uninstall",
     }
     by_id = {f"{span.context.span_id:016x}": span.name for span in spans if span.context is not None}
     carried = [(each, each.trace_parent.split("-")) for each in received if each.trace_parent]

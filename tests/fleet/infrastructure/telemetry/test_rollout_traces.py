@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 from opentelemetry.trace import StatusCode
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
 from kapsa.fleet.domain.rollout.strategies import CanaryStrategy, DirectStrategy
 from kapsa.fleet.infrastructure.postgres.database import Database
@@ -93,6 +94,28 @@ async def test_the_spans_of_a_deployment_are_below_one_span_from_its_request_to_
     assert root.attributes["operator.version"] == "2.0.0"
     assert root.attributes["deployment.phase"] == "Completed"
     assert root.status.status_code is StatusCode.UNSET
+
+
+@pytest.mark.parametrize("caller", [CALLER, ""], ids=["with a trace", "without"])
+async def test_every_log_line_of_a_rollout_names_the_trace_of_its_spans(
+    fleet: RolloutHarness, traces: Traces, caller: str
+) -> None:
+    fleet.clusters.unhealthy = {("dev-2", NEW)}
+    request = DeploymentRequest(
+        operator=RELEASE.name,
+        version="2.0.0",
+        targets=ClusterSelector(CLUSTERS),
+        strategy=StrategyName.DIRECT,
+    )
+    with capture_logs() as lines:
+        made = await fleet.deployments.create(DEPLOYER, request, trace_parent=caller)
+        await fleet.run()
+    about = [line for line in lines if line.get("deploymentId") == str(made.id)]
+    events = {line["event"] for line in about}
+    assert {"operator failed on a cluster", "deployment changed its phase"} <= events
+    exported = {f"{span.context.trace_id:032x}" for span in traces.spans if span.context is not None}
+    assert len(exported) == 1
+    assert {line["traceId"] for line in about} == exported
 
 
 async def test_a_rollback_has_a_span_below_that_of_its_deployment(
