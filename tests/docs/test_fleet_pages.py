@@ -9,9 +9,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import msgspec
 import pytest
 
 from kapsa.fleet.infrastructure.delivery.webhooks import webhook_signature
+from kapsa.fleet.orchestrator.deployment_requests import DeploymentRequest
+from kapsa.fleet.orchestrator.registry.operators import RegisterOperator, UpdateOperator
 from kapsa.fleet.orchestrator.rollout.notices import DEPLOYMENT_NOTICES
 from kapsa.fleet.settings import FleetSettings
 
@@ -67,6 +70,32 @@ def test_the_receiver_of_the_example_accepts_an_event_once_and_no_forgery() -> N
     assert is_genuine(headers("d", now), body, secret, seen), "a forgery must not use up the id"
     both = f"{webhook_signature(b'new', 'e', now, body)} {webhook_signature(secret, 'e', now, body)}"
     assert is_genuine({**headers("e", now), "webhook-signature": both}, body, secret, seen)
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """Return the blocks of a page in a language."""
+    return re.findall(rf"```{language}\n(.*?)```", (PAGES / page).read_text(), re.DOTALL)
+
+
+def test_the_api_accepts_the_request_of_the_page_on_rollouts() -> None:
+    (body,) = blocks("rollouts.md", "json")
+    request = msgspec.json.decode(body, type=DeploymentRequest)
+    assert request.canary_config is not None
+    assert request.canary_config.percentages == (10, 30, 100)
+
+
+def test_the_api_accepts_the_values_of_the_page_on_registration() -> None:
+    (body,) = blocks("registration.md", "json")
+    change = msgspec.json.decode(body, type=UpdateOperator)
+    assert (change.values, change.cluster_values) == ({"replicas": 2}, {"prod-eu": {"replicas": 5}})
+    own = {"name": "a", "namespace": "a", "source": {"type": "http", "repository": "https://a", "chart": "a"}}
+    msgspec.json.decode(msgspec.json.encode({**own, **msgspec.json.decode(body)}), type=RegisterOperator)
+
+
+@pytest.mark.parametrize("page", sorted(each.name for each in PAGES.glob("*.md")))
+def test_no_page_shows_json_that_no_test_decodes(page: str) -> None:
+    checked = {"rollouts.md": 1, "registration.md": 1, "monitoring.md": 1}
+    assert len(blocks(page, "json")) == checked.get(page, 0)
 
 
 def test_the_page_lists_every_event_of_a_deployment() -> None:

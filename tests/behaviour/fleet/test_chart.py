@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,10 @@ from tests.behaviour.kapsa_chart import (
     only,
     rendered,
 )
+from tests.fleet.seed_metrics import GAUGES
 
 NAME = "kapsa-fleet"
+GUIDE = ROOT / "docs" / "fleet" / "installation.md"
 MONITOR = "monitoring.coreos.com/v1/ServiceMonitor"
 RULE = "monitoring.coreos.com/v1/PrometheusRule"
 ALL = {
@@ -200,6 +203,30 @@ async def test_the_network_policy_admits_the_api_and_keeps_the_metadata_service_
     policy = only(await rendered(tmp_path, {"fleet": narrow}), "NetworkPolicy")["spec"]
     assert policy["egress"][1:] == [database]
     assert policy["ingress"] == [{"ports": [{"port": "api"}]}]
+
+
+async def test_the_network_policy_of_the_guide_is_rendered_as_it_is_written(tmp_path: Path) -> None:
+    (block, _) = re.findall(r"```yaml\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    written = yaml.safe_load(block)["fleet"]["networkPolicy"]
+    objects = await rendered(tmp_path, {"fleet": {**FLEET_VALUES, "networkPolicy": written}})
+    policy = only(objects, "NetworkPolicy")["spec"]
+    assert policy["ingress"] == [{"ports": [{"port": "api"}], "from": written["from"]}]
+    assert policy["egress"][1:] == written["egress"]
+    assert len(written["egress"]) == 2
+
+
+async def test_the_rule_of_the_guide_for_an_external_metric_selects_what_the_autoscaler_needs(
+    tmp_path: Path,
+) -> None:
+    (_, block) = re.findall(r"```yaml\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    (rule,) = yaml.safe_load(block)["rules"]["external"]
+    ((metric, service),) = re.findall(r'^(\w+)\{service="([\w-]+)"\}$', rule["seriesQuery"])
+    objects = await rendered(tmp_path, {"fleet": ALL})
+    assert (
+        only(objects, "HorizontalPodAutoscaler")["spec"]["metrics"][1]["external"]["metric"]["name"] == metric
+    )
+    assert only(objects, "Service", service)
+    assert metric in GAUGES
 
 
 async def test_metrics_are_scraped_with_a_token_or_not_at_all(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from kapsa.fleet.server.log_lines import configure_log
 from kapsa.fleet.settings import FleetSettings
 from tests.fleet.rollout_harness import NEW, RELEASE, RolloutHarness
 
+PAGE = Path(__file__).parents[3] / "docs" / "fleet" / "monitoring.md"
 SECRETS = ("hunter2-of-the-registry", "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhZGEifQ.c2lnbmF0dXJl")
 
 
@@ -53,6 +56,7 @@ async def test_lines_of_a_rollout_have_the_fields_of_the_specification(
     await fleet.run()
     written = lines(capsys)
     deployed = [line for line in written if line["message"] == "operator deployed successfully"]
+    keys = list(deployed[0])
     assert sorted(line.pop("cluster") for line in deployed) == ["dev-1", "dev-2"]
     for line in deployed:
         assert list(line)[:3] == ["timestamp", "level", "message"]
@@ -67,6 +71,8 @@ async def test_lines_of_a_rollout_have_the_fields_of_the_specification(
             "deploymentId": str(made.id),
             "userId": made.requested_by,
         }
+    (shown,) = re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert list(json.loads(shown)) == keys
     phases = [line["phase"] for line in written if line["message"] == "deployment changed its phase"]
     assert phases[0] == "Deploying"
     assert phases[-1] == "Completed"
