@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from kapsa.fleet.orchestrator.ports.vault import SealedSecret, VaultError, Vault
 from kapsa.fleet.server.keys import open_keys, open_vault
 from kapsa.fleet.settings import FleetSettings
 
+PAGE = Path(__file__).parents[4] / "docs" / "fleet" / "running.md"
 SECRET = b"users: [{token: planted-secret}]"
 ROW = ("kubeconfig", "internal_secret", "a", 1)
 FIRST, SECOND = "vault:transit/fleet:v1", "vault:transit/fleet:v2"
@@ -127,6 +129,27 @@ async def test_rotation_rewraps_every_data_key_inside_vault(
     fresh = vault_on(client, server)
     await check_keys(database, fresh)
     assert [await load(database, fresh, name) for name in ("a", "b", "c")] == [b"a", b"b", b"c"]
+
+
+async def test_the_policy_on_the_page_grants_what_the_manager_requests_and_nothing_else(
+    client: GuardedHttpClient, database: Database
+) -> None:
+    (policy,) = re.findall(r"```hcl\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    granted = re.findall(r'^path "([^"]+)" +\{ capabilities = \["(\w+)"\] \}$', policy, re.MULTILINE)
+    assert len(granted) == len(policy.splitlines())
+    with VaultServer(key="kapsa-fleet") as server:
+        vault = vault_on(client, server, key="kapsa-fleet")
+        await check_keys(database, vault)
+        await store(database, vault, "a")
+        assert await load(database, vault_on(client, server, key="kapsa-fleet"), "a") == b"a"
+        server.rotate()
+        await rewrap_all(database, vault)
+        # As Vault has it: a GET needs `read`; a POST needs `update` where there is something already.
+        requested = {
+            (request.path.removeprefix("/v1/"), {"GET": "read", "POST": "update"}[request.method])
+            for request in server.requests
+        }
+    assert requested == set(granted)
 
 
 async def test_a_version_that_vault_no_longer_decrypts_is_named_at_the_start(
