@@ -55,6 +55,10 @@ def test_prefixes_count_from_the_path_of_the_endpoint() -> None:
         ("registry.example.com/bank/app:1", False),
         ("REGISTRY.example.com/bank/app", False),
         ("registry.example.com:443/bank/app", False),
+        ("registry.example.com:0443/bank/app", False),
+        ("registry.example.com./bank/app", False),
+        (f"registry.example.com/bank/app@sha384:{'0' * 96}", False),
+        (f"nginx@sha384:{'0' * 96}", False),
         (f"registry.example.com/bank/app@sha256:{'0' * 64}", False),
         ("other.example.com/bank/app", True),
         ("nginx:1", True),
@@ -62,6 +66,20 @@ def test_prefixes_count_from_the_path_of_the_endpoint() -> None:
 )
 def test_an_image_in_a_registry_with_credentials_needs_a_rule_for_the_team(image: str, allowed: bool) -> None:
     assert (image_refusal([registry()], SHOP, image) == "") == allowed
+
+
+@pytest.mark.parametrize(
+    "image", ["registry:5000/bank/app", "registry:05000/bank/app", "REGISTRY:5000/bank/app"]
+)
+def test_other_spellings_of_a_host_with_a_port_are_that_host(image: str) -> None:
+    assert image_refusal([registry("registry:5000")], SHOP, image)
+    assert not image_refusal([registry("registry:5001")], SHOP, image)
+
+
+def test_a_name_that_cannot_be_read_is_refused_only_if_there_are_credentials() -> None:
+    # Container runtimes take a first part in capital letters for a host.
+    assert "not a valid image name" in image_refusal([registry("registry")], SHOP, "REGISTRY/bank/app")
+    assert not image_refusal([registry(auth=None)], SHOP, "REGISTRY/bank/app")
 
 
 def test_official_images_of_docker_hub_are_open_to_all() -> None:

@@ -33,6 +33,7 @@ _NAMESPACE = "{namespace}"
 _OWN = (RepositoryGrant(prefixes=(_NAMESPACE,)),)
 _PUBLIC_ON_HUB = "library/"
 """The official images of Docker Hub, which everybody can pull."""
+_IMPLIED_PORTS = (80, 443)
 
 
 def registry_refusal(registry: Registry, team: TeamNamespace, image: ImageReference | None = None) -> str:
@@ -55,17 +56,20 @@ def image_refusal(registries: Iterable[Registry], team: TeamNamespace, text: str
     The rules of a Registry with credentials hold whether or not the project names it: a node may have the
     image already, and would run it without asking for credentials.
     """
+    private = [registry for registry in registries if _has_credentials(registry)]
+    if not private:
+        return ""
     try:
         image = ImageReference.parse(text)
-    except Refused:
-        return ""  # no node can pull it
+    except Refused as error:
+        return str(error)  # container runtimes accept more, and might find it in any of these Registries
     if image.registry == DOCKER_HUB and image.path.startswith(_PUBLIC_ON_HUB):
         return ""
+    host = _host(image.registry)
     refusals = [
         registry_refusal(registry, team, image)
-        for registry in registries
-        if _has_credentials(registry)
-        and _host(split_endpoint(registry.spec.endpoint)[0]) == _host(image.registry)
+        for registry in private
+        if _host(split_endpoint(registry.spec.endpoint)[0]) == host
     ]
     # One server may have a Registry for each team.
     return refusals[0] if refusals and all(refusals) else ""
@@ -136,4 +140,8 @@ def _covers(prefix: str, image: ImageReference, registry: Registry) -> bool:
 
 
 def _host(registry: str) -> str:
-    return registry.lower().removesuffix(":443").removesuffix(":80")
+    """Return the host of a registry, with its port unless HTTP or HTTPS imply it, in one spelling."""
+    host, _, port = registry.lower().rpartition(":")
+    if not port.isdecimal() or not host:
+        return registry.lower()
+    return host if int(port) in _IMPLIED_PORTS else f"{host}:{int(port)}"
