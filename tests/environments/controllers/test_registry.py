@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kapsa.adapters.http.client import GuardedHttpClient
 from kapsa.adapters.testing.registry_server import RegistryServer
 from kapsa.environments.controllers.registry import RegistryController
 from kapsa.environments.metrics import EnvironmentMetrics
@@ -183,3 +184,20 @@ async def test_the_declared_rights_are_enough_and_none_is_too_many(
     await example.condition("True", "Verified")
     surplus = audit.verify(grants(operator.rights(), namespace="default", scope="ClusterRole"))
     assert {each for each in surplus if "events" not in each and "leases" not in each} == set()
+
+
+@pytest.mark.parametrize("endpoint", ["localhost:5000", "127.0.0.1:5000"])
+async def test_a_registry_on_the_host_of_the_operator_is_refused(sandbox: Sandbox, endpoint: str) -> None:
+    name = f"reg-{sandbox.unique}"
+    http = GuardedHttpClient()
+    try:
+        await sandbox.start(Operator(controllers=[RegistryController(Settings(), http)], name="kapsa"))
+        await sandbox.apply(Registry, name, {"endpoint": endpoint, "insecure": True})
+        registry = await sandbox.condition(Registry, name, "False", reason="AddressRefused")
+    finally:
+        await sandbox.harness.stop()
+        await http.close()
+    assert registry.status.verified is False
+    message = registry.status.condition("Ready").message
+    assert "is not allowed for a server" in message
+    assert "such as localhost" in message

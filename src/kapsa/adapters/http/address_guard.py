@@ -20,6 +20,10 @@ _RESERVED = tuple(
     ipaddress.ip_network(network) for network in ("192.0.0.0/24", "192.88.99.0/24", "2002::/16", "fec0::/10")
 )
 """Networks that count as global and lead into private ones: relays to IPv4, and what was reserved for sites."""
+_INTERNAL_HINT = (
+    "Use a server on another host: the operator connects neither to its own host, such as localhost, nor to metadata "
+    "services"
+)
 
 
 def reject_internal_address(address: str) -> None:
@@ -28,7 +32,7 @@ def reject_internal_address(address: str) -> None:
     Private networks are allowed: git servers are often there.
     """
     if not public_address(address):
-        raise _refused(address)
+        raise _refused(address, _INTERNAL_HINT)
 
 
 def reject_private_address(address: str) -> None:
@@ -47,8 +51,8 @@ def reject_metadata_address(address: str) -> None:
         raise _refused(address)
 
 
-def _refused(address: str) -> Refused:
-    return Refused(f"address {address} is not allowed for a server", reason="AddressRefused")
+def _refused(address: str, hint: str = "") -> Refused:
+    return Refused(f"address {address} is not allowed for a server", hint=hint, reason="AddressRefused")
 
 
 def is_ip(host: str) -> bool:
