@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from kapsa.environments.build.walls import build_walls
 from kapsa.environments.names import MANAGED_BY, OPERATOR, OWNER, OWNER_UID, TEAM
 from kapsa.environments.namespace_objects.builds import BUILD as BUILD_LABEL
 from kapsa.environments.settings import Settings
+from kapsa.runtime import Call
 from tests.environments.announced_address import PUBLIC_ADDRESS, announce, closed
 from tests.environments.tenant import BUILD, Tenant, shared_registry
 
@@ -39,6 +40,34 @@ def namespace_of(tenant: Tenant) -> str:
 async def walls(tenant: Tenant, kind: str) -> dict[str, Any]:
     listed = (await tenant.client.list(kind, namespace=namespace_of(tenant))).items
     return {each["metadata"]["name"]: each["spec"] for each in listed}
+
+
+async def test_every_wall_of_the_environment_and_of_its_build_is_written_before_the_build(
+    tenant: Tenant,
+) -> None:
+    await built(tenant)
+    writes = [each.call for each in tenant.sandbox.writes() if each.status in (200, 201)]
+    first = next(number for number, each in enumerate(writes) if each.resource == "jobs")
+    assert writes[first].namespace == namespace_of(tenant)
+    policies = {("networkpolicies", f"kapsa-{name}") for name in ("default-deny", "dns", "internet")}
+    builds = {("resourcequotas", "kapsa-builds"), ("limitranges", "kapsa-builds"), *policies}
+    assert builds <= _written(writes[:first], namespace_of(tenant))
+    environment = {
+        ("resourcequotas", "kapsa-quota"),
+        ("limitranges", "kapsa-limits"),
+        ("serviceaccounts", "default"),
+        *policies,
+        *(
+            ("networkpolicies", f"kapsa-{name}")
+            for name in ("same-namespace", "ingress-controller", "acme-solver")
+        ),
+    }
+    assert environment <= _written(writes[:first], tenant.namespace_of("one"))
+
+
+def _written(writes: Sequence[Call], namespace: str) -> set[tuple[str, str]]:
+    """Return the resource and name of what was written in a namespace."""
+    return {(each.resource, each.name) for each in writes if each.namespace == namespace}
 
 
 async def test_builds_are_behind_a_default_deny_with_what_a_build_needs(tenant: Tenant) -> None:
