@@ -216,7 +216,9 @@ class Engine:
         ) as response:
             raw = await response.read()
             headers = {
-                name: response.headers[name] for name in HEADERS_THAT_MATTER if name in response.headers
+                name: "\n".join(response.headers.getall(name))
+                for name in HEADERS_THAT_MATTER
+                if name in response.headers
             }
             return response.status, headers, _parse(raw, response.content_type)
 

@@ -24,7 +24,7 @@ from tests.behaviour.conformance.cases.requests import (
     post,
     secret,
 )
-from tests.behaviour.conformance.exchange import Case
+from tests.behaviour.conformance.exchange import Call, Case
 
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 SECRET = {"apiVersion": "v1", "kind": "Secret"}
@@ -219,6 +219,45 @@ REJECTED = [
     ),
     condition("a wrong selector", objectSelector={"matchLabels": {"a b": "c"}}),
 ]
+RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}"
+
+
+def bound(role: str) -> dict[str, Any]:
+    """Return the binding of a role to the service account `reader`."""
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role}
+    subject = {"kind": "ServiceAccount", "name": "reader", "namespace": "{ns}"}
+    return {"metadata": {"name": "reader"}, "roleRef": reference, "subjects": [subject]}
+
+
+READER = [
+    post(
+        f"{RBAC}/roles",
+        {
+            "metadata": {"name": "reader"},
+            "rules": [
+                {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
+                {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]},
+            ],
+        },
+    ),
+    post(f"{RBAC}/rolebindings", bound("reader")),
+]
+"""The service account `reader` may read the logs of pods and list Secrets."""
+
+
+def decision(what: str, setup: list[Call], *checks: str) -> Case:
+    """Return a case that shows, as warnings, which checks of the service account `reader` hold."""
+    validations = []
+    for check in checks:
+        namespaced = check.replace("').", "').namespace('{ns}').", 1)
+        expression = f"authorizer.serviceAccount('{{ns}}', 'reader').group('').{namespaced}"
+        validations += [
+            rule(f"!({expression})", message="holds: " + check),
+            rule(expression, message="not: " + check),
+        ]
+    return checked(f"the authorizer: {what}", *setup, policy(*validations), binding("Warn"))
+
+
 EVALUATED = [
     checked(
         "the resource of the request is authorized",
@@ -236,6 +275,72 @@ EVALUATED = [
             )
         ),
         binding(),
+    ),
+    decision(
+        "a subresource of its own role", READER, "resource('pods').subresource('log').check('get').allowed()"
+    ),
+    decision("the resource of a subresource's role", READER, "resource('pods').check('get').allowed()"),
+    decision("another subresource", READER, "resource('pods').subresource('exec').check('get').allowed()"),
+    decision(
+        "a field selector",
+        READER,
+        "resource('secrets').fieldSelector('metadata.name=one').check('list').allowed()",
+    ),
+    decision(
+        "a field selector for what is forbidden",
+        READER,
+        "resource('secrets').fieldSelector('metadata.name=one').check('delete').allowed()",
+    ),
+    decision(
+        "a field selector that is wrong",
+        READER,
+        "resource('secrets').fieldSelector('a').check('list').allowed()",
+    ),
+    decision(
+        "a label selector",
+        READER,
+        "resource('secrets').labelSelector('app in (a, b),!c').check('list').allowed()",
+    ),
+    decision(
+        "a label selector for what is forbidden",
+        READER,
+        "resource('secrets').labelSelector('app=a').check('delete').allowed()",
+    ),
+    decision(
+        "a label selector that is wrong",
+        READER,
+        "resource('secrets').labelSelector('a b').check('list').allowed()",
+    ),
+    decision(
+        "a decision has no error",
+        READER,
+        "resource('secrets').check('list').errored()",
+        "resource('secrets').check('list').error() == ''",
+        "resource('secrets').check('delete').errored()",
+        "resource('secrets').check('delete').error() == ''",
+        "resource('secrets').labelSelector('a b').check('list').errored()",
+    ),
+    decision(
+        "the reason of what is allowed",
+        READER,
+        """resource('secrets').check('list').reason() == 'RBAC: allowed by RoleBinding "reader/{ns}" of Role '"""
+        """ + '"reader" to ServiceAccount "reader/{ns}"'""",
+        "resource('secrets').check('list').reason() == ''",
+    ),
+    decision(
+        "the reason of what is forbidden",
+        READER,
+        "resource('secrets').check('delete').reason() == ''",
+        "resource('secrets').check('delete').reason().startsWith('RBAC: ')",
+    ),
+    decision(
+        "a binding to no role",
+        [post(f"{RBAC}/rolebindings", bound("none"))],
+        "resource('secrets').check('list').allowed()",
+        "resource('secrets').check('list').errored()",
+        "resource('secrets').check('list').error() == ''",
+        "resource('secrets').check('list').reason() == ''",
+        """resource('secrets').check('list').reason() == 'RBAC: role.rbac.authorization.k8s.io "none" not found'""",
     ),
     checked("a path", policy(rule("!authorizer.path('/healthz').check('get').allowed()")), binding()),
     checked(
