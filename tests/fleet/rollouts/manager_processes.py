@@ -21,7 +21,14 @@ from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.settings import DATABASE_VARIABLE, PREFIX, FleetSettings
 from tests.eventually import eventually
 
-__all__ = ["PATIENCE", "ManagerProcess", "ManagerProcesses", "StoredTransition", "manager_processes"]
+__all__ = [
+    "PATIENCE",
+    "ClaimOfMessage",
+    "ManagerProcess",
+    "ManagerProcesses",
+    "StoredTransition",
+    "manager_processes",
+]
 
 PATIENCE = 600
 """Seconds to wait for what a busy machine does late. A test that passes does not wait for them."""
@@ -49,6 +56,20 @@ class StoredTransition(msgspec.Struct, frozen=True):
         return (
             f"CREATE TRIGGER hold_transition BEFORE UPDATE ON fleet.{self.table} FOR EACH ROW WHEN ("
             f"OLD.document ->> '{self.field}' <> '{self.after}' AND NEW.document ->> '{self.field}' = '{self.after}') "
+            "EXECUTE FUNCTION fleet.hold_transition()"
+        )
+
+
+class ClaimOfMessage(msgspec.Struct, frozen=True):
+    """The moment at which a replica takes a committed message out of the outbox, to send it."""
+
+    table: str = "outbox"
+
+    @property
+    def trigger(self) -> str:
+        """The statement that holds the claim."""
+        return (
+            f"CREATE TRIGGER hold_transition BEFORE UPDATE ON fleet.{self.table} FOR EACH ROW "
             "EXECUTE FUNCTION fleet.hold_transition()"
         )
 
@@ -196,8 +217,8 @@ class ManagerProcesses:
                 await connection.execute(text(change), {"owner": manager.owner})
 
     @asynccontextmanager
-    async def hold(self, transition: StoredTransition) -> AsyncIterator[None]:
-        """Let the transaction of a transition wait, uncommitted, until the block ends."""
+    async def hold(self, transition: StoredTransition | ClaimOfMessage) -> AsyncIterator[None]:
+        """Let the transaction of a transition or of a claim wait, uncommitted, until the block ends."""
         async with self.database.engine.connect() as plain:
             connection = await plain.execution_options(isolation_level="AUTOCOMMIT")
             await connection.execute(text(_HOLD))
@@ -218,7 +239,7 @@ class ManagerProcesses:
             return bool((await connection.execute(text(query))).scalar_one())
 
 
-async def _drop(connection: AsyncConnection, transition: StoredTransition) -> None:
+async def _drop(connection: AsyncConnection, transition: StoredTransition | ClaimOfMessage) -> None:
     await connection.execute(text(f"DROP TRIGGER hold_transition ON fleet.{transition.table}"))
 
 
