@@ -19,20 +19,26 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jwt
+import psycopg
 import pytest
 import structlog
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from sqlalchemy import text
+from sqlalchemy.engine import URL
 
 from kapsa.adapters.testing.vault_server import VaultServer
 from kapsa.cli.commands import main
 from kapsa.fleet.infrastructure.audit.chain import chain_key
 from kapsa.fleet.infrastructure.audit.trail import PostgresAuditTrail
+from kapsa.fleet.infrastructure.postgres.embedded import EmbeddedServer
+from kapsa.fleet.infrastructure.vault.encryption_keys import new_key_text
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry
 from kapsa.fleet.server.keys import open_vault
 from kapsa.fleet.server.lifecycle import open_database
 from kapsa.fleet.settings import FleetSettings
+from kapsa.runtime.testing import background_loop
 from tests.eventually import eventually
+from tests.fleet.conftest import WITHOUT_DURABILITY
 
 START = "import sys; from kapsa.cli import main; sys.argv[0] = 'kapsa'; main()"
 
@@ -228,6 +234,66 @@ async def execute(data: Path, *statements: str) -> None:
     async with open_database(settings, join=True) as (database, _), database.transaction() as connection:
         for each in statements:
             assert (await connection.execute(text(each))).rowcount == 1
+
+
+PASSWORD = "planted-database-password"
+
+
+@pytest.fixture
+def tcp_database() -> Iterator[URL]:
+    """A database on TCP with a password, of a role that owns it and nothing else."""
+    directory = Path(tempfile.mkdtemp(prefix="kapsa-test-"))
+    directory.chmod(0o711)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server = EmbeddedServer(
+        directory / "data",
+        settings={**WITHOUT_DURABILITY, "listen_addresses": "127.0.0.1", "port": str(port)},
+    )
+    with background_loop() as wait:
+        wait(server.start())
+        try:
+            where = server.url("postgres").query
+            with psycopg.connect(
+                host=str(where["host"]), port=port, user="kapsa", dbname="postgres", autocommit=True
+            ) as superuser:
+                superuser.execute(f"CREATE ROLE manager LOGIN PASSWORD '{PASSWORD}'")
+                superuser.execute("CREATE DATABASE managed OWNER manager")
+                with (directory / "data" / "postgres" / "pg_hba.conf").open("a") as rules:
+                    rules.write("host managed manager 127.0.0.1/32 scram-sha-256\n")
+                superuser.execute("SELECT pg_reload_conf()")
+            yield URL.create("postgresql", "manager", PASSWORD, "127.0.0.1", port, "managed")
+        finally:
+            wait(server.stop())
+            shutil.rmtree(directory)
+
+
+@pytest.mark.timeout(300)
+def test_a_manager_on_a_database_with_a_password_over_tcp_and_a_wrong_password_is_one_line(
+    installation: Installation, tcp_database: URL
+) -> None:
+    installation.variables["KAPSA_DATABASE_URL"] = tcp_database.render_as_string(hide_password=False)
+    installation.variables["KAPSA_FLEET_ENCRYPTION_KEYS"] = new_key_text()
+    manager = installation.start()
+    try:
+        assert not (installation.data / "postgres").exists()
+        query = (
+            "SELECT DISTINCT client_addr::text FROM pg_stat_activity WHERE application_name = 'kapsa-fleet'"
+        )
+        with psycopg.connect(installation.variables["KAPSA_DATABASE_URL"]) as connection:
+            assert connection.execute(query).fetchall() == [("127.0.0.1/32",)]
+        assert installation.run("audit", "verify").stdout.startswith("whole: 0 links")
+        for command in ("serve", "migrate"):
+            wrong = tcp_database.set(password="wrong-" + PASSWORD).render_as_string(hide_password=False)
+            refused = installation.run(command, KAPSA_DATABASE_URL=wrong)
+            assert refused.returncode == 1
+            (line,) = refused.stderr.splitlines()
+            assert line.startswith("kapsa: the database managed at 127.0.0.1 cannot be used: ")
+            assert 'password authentication failed for user "manager"' in line
+            assert PASSWORD not in refused.stderr + refused.stdout
+    finally:
+        manager.kill()
+        manager.wait()
 
 
 @pytest.mark.long
