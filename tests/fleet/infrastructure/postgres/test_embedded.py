@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
@@ -177,41 +177,42 @@ async def test_as_root_the_server_is_nobody_and_nothing_outside_its_directory_ch
     open_directory: Path,
 ) -> None:
     outside = [Path("/etc/passwd"), Path("/etc/group"), *open_directory.parents, open_directory]
-
-    def state() -> list[tuple[int, int, int]]:
-        return [(each.stat().st_mode, each.stat().st_uid, each.stat().st_gid) for each in outside]
-
-    before, users = state(), Path("/etc/passwd").read_bytes()
+    before, users = access_rights(outside), Path("/etc/passwd").read_bytes()
     async with running(open_directory / "data") as server:
         assert server.pid is not None
         assert owners(family(server.pid)) == {pwd.getpwnam("nobody").pw_uid}
-    assert (state(), Path("/etc/passwd").read_bytes()) == (before, users)
+    assert (access_rights(outside), Path("/etc/passwd").read_bytes()) == (before, users)
+
+
+def connect_as(name: str, sockets: Path) -> str:
+    """Try to connect as a user of this machine. Return the outcome."""
+    pid = os.fork()
+    if pid == 0:
+        os.setgroups([])
+        os.setgid(pwd.getpwnam(name).pw_gid)
+        os.setuid(pwd.getpwnam(name).pw_uid)
+        try:
+            psycopg.connect(host=str(sockets), port=5432, user="kapsa", dbname="fleet")
+        except psycopg.OperationalError as error:
+            os._exit(1 if "Peer authentication failed" in str(error) else 2)
+        os._exit(0)
+    return {0: "connected", 1: "not authenticated", 2: "no access"}[
+        os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    ]
+
+
+def access_rights(paths: Iterable[Path]) -> list[tuple[int, int, int]]:
+    return [(each.stat().st_mode, each.stat().st_uid, each.stat().st_gid) for each in paths]
 
 
 @pytest.mark.always
 @as_root
 async def test_another_os_user_is_refused_even_the_one_that_runs_the_server(open_directory: Path) -> None:
     async with running(open_directory / "data") as server:
-        where = dict(server.url().query)
-
-        def connect_as(name: str) -> str:
-            pid = os.fork()
-            if pid == 0:
-                os.setgroups([])
-                os.setgid(pwd.getpwnam(name).pw_gid)
-                os.setuid(pwd.getpwnam(name).pw_uid)
-                try:
-                    psycopg.connect(host=where["host"], port=where["port"], user="kapsa", dbname="fleet")
-                except psycopg.OperationalError as error:
-                    os._exit(1 if "Peer authentication failed" in str(error) else 2)
-                os._exit(0)
-            return {0: "connected", 1: "not authenticated", 2: "no access"}[
-                os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            ]
-
-        assert connect_as("nobody") == "not authenticated"
-        assert connect_as("daemon") == "no access"
-        assert connect_as("root") == "connected"
+        sockets = Path(str(server.url().query["host"]))
+        assert connect_as("nobody", sockets) == "not authenticated"
+        assert connect_as("daemon", sockets) == "no access"
+        assert connect_as("root", sockets) == "connected"
 
 
 @pytest.mark.long
@@ -259,15 +260,25 @@ async def test_a_directory_that_nobody_cannot_enter_is_reported_and_not_opened(t
 
 @pytest.mark.always
 @as_root
-def test_another_user_runs_the_server_as_itself(open_directory: Path) -> None:
+def test_another_user_runs_the_server_as_itself_for_itself_and_changes_nothing_outside(
+    open_directory: Path,
+) -> None:
     user = pwd.getpwnam("daemon")
     home = open_directory / "home"
     home.mkdir()
     os.chown(home, user.pw_uid, user.pw_gid)
+    outside = [Path("/etc/passwd"), Path("/etc/group"), *home.parents, home]
+    before, users = access_rights(outside), Path("/etc/passwd").read_bytes()
     with manager(home / "data", "daemon") as (_, server):
         assert server
         assert owners(family(server)) == {user.pw_uid}
         assert (home / "data").stat().st_mode & 0o777 == 0o700
+        sockets = home / "data" / "socket"
+        assert connect_as("daemon", sockets) == "connected"
+        assert connect_as("nobody", sockets) == "no access"
+        assert connect_as("root", sockets) == "not authenticated"
+    assert (access_rights(outside), Path("/etc/passwd").read_bytes()) == (before, users)
+    assert [each.name for each in home.iterdir()] == ["data"]
 
 
 def test_a_user_without_a_name_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
