@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
+import os
 import uuid
 from contextlib import AsyncExitStack
 from datetime import timedelta
@@ -203,6 +204,20 @@ HOSTILE: dict[str, tuple[str, Any]] = {
 }
 
 
+def untouched(canary: Path) -> int:
+    """Return the time of the last access, after another file has shown that this file system records it."""
+    control = canary.with_name("control")
+    control.write_text("read by the test")
+    for file in (control, canary):  # older than the last change, for relatime
+        os.utime(file, (1_000_000_000, 1_000_000_000))
+    before = control.stat().st_atime_ns
+    control.read_bytes()
+    assert control.stat().st_atime_ns > before, (
+        f"{canary.parent} is mounted with noatime, which hides reads: choose another TMPDIR"
+    )
+    return canary.stat().st_atime_ns
+
+
 @pytest.mark.parametrize("field", HOSTILE)
 async def test_a_hostile_kubeconfig_is_refused_with_nothing_executed_or_read(
     registry: Registry, kubeconfig: str, field: str, tmp_path: Path
@@ -211,7 +226,7 @@ async def test_a_hostile_kubeconfig_is_refused_with_nothing_executed_or_read(
     canary = tmp_path / "canary"
     canary.write_text(f"#!/bin/sh\ntouch {executed}\necho planted-canary\n")
     canary.chmod(0o755)
-    read_before = canary.stat().st_atime_ns
+    read_before = untouched(canary)
     path, value = HOSTILE[field]
     document = yaml.safe_load(kubeconfig)
     *parents, last = path.split("/")
