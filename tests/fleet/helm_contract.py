@@ -21,12 +21,14 @@ from kapsa.fleet.domain.rollout.releases import (
     is_rollback,
     latest_record,
 )
+from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.helm import HelmFailed, HelmRefused, HelmReleases, UpgradeRequest
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard, LeaseLost
 
 __all__ = ["CONTRACT", "LABELS", "QUICK", "ContractCase", "HelmUnderTest"]
 
 LABELS = ReleaseIntent(ReleaseRef("contract", ""), 1, "deployment-1", 1, "sha256:" + "a" * 64).labels
+BUSY = (429, 503, 504)
 HELD = LeaseGuard(60.0, lambda: 0.0)
 LAPSED = LeaseGuard(0.0, lambda: 0.0)
 
@@ -48,6 +50,10 @@ class HelmUnderTest(Protocol):
 
     async def rejected(self, act: Callable[[], Awaitable[Any]]) -> None:
         """Run an act while the API server rejects the objects of the release. Raises what the act raises."""
+        ...
+
+    async def busy(self, status: int, act: Callable[[], Awaitable[Any]]) -> None:
+        """Run an act while each write but those to the history gets a busy status. Raises what the act raises."""
         ...
 
 
@@ -270,3 +276,46 @@ async def nothing_is_written_once_the_lease_has_lapsed(helm: HelmUnderTest) -> N
         with pytest.raises(LeaseLost):
             await act()
     assert await statuses(helm) == before
+
+
+@quick_case
+async def an_upgrade_for_which_the_api_server_is_busy_stays_pending_and_can_be_made_again(
+    helm: HelmUnderTest,
+) -> None:
+    await upgrade(helm)
+    for status in BUSY:
+        with pytest.raises(ClusterUnreachable, match="the API server answered"):
+            await helm.busy(status, lambda: upgrade(helm))
+        record = await latest(helm)
+        assert (record.revision, record.status) == (2, HelmStatus.PENDING_UPGRADE), status
+        assert record.labels.items() >= LABELS.items()
+        await remove_pending(helm, record)
+    assert await upgrade(helm) == 2
+
+
+@quick_case
+async def a_rollback_for_which_the_api_server_is_busy_stays_pending_and_can_be_made_again(
+    helm: HelmUnderTest,
+) -> None:
+    await upgrade(helm)
+    await upgrade(helm)
+    for status in BUSY:
+        with pytest.raises(ClusterUnreachable, match="the API server answered"):
+            await helm.busy(status, lambda: roll_back(helm, 1))
+        record = await latest(helm)
+        assert (record.revision, record.status) == (3, HelmStatus.PENDING_ROLLBACK), status
+        await remove_pending(helm, record)
+    assert await roll_back(helm, 1) == 3
+
+
+@case
+async def an_uninstall_for_which_the_api_server_is_busy_is_finished_by_another_one(
+    helm: HelmUnderTest,
+) -> None:
+    await upgrade(helm)
+    for status in BUSY:
+        with pytest.raises(ClusterUnreachable, match="the API server answered"):
+            await helm.busy(status, lambda: uninstall(helm))
+        assert await statuses(helm) == [(1, HelmStatus.UNINSTALLING)], status
+    await uninstall(helm)
+    assert await statuses(helm) == []

@@ -43,6 +43,19 @@ async def undisturbed(call: str) -> Any:
     yield Interruption()
 
 
+class TooBusy(Interruption):
+    """An API server that is too busy for the writes of Helm, from the first after the new record."""
+
+    async def cut_off(self) -> None:
+        raise ClusterUnreachable("the API server answered 429: too many requests")
+
+
+@asynccontextmanager
+async def too_busy(call: str) -> Any:
+    """Let no run of Helm get beyond its own record."""
+    yield TooBusy()
+
+
 class FakeCluster:
     """A cluster: releases with their history, controllers, Leases, webhooks and CRDs."""
 

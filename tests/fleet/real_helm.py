@@ -37,6 +37,7 @@ __all__ = [
     "ApiWrite",
     "RealHelm",
     "config_map",
+    "failure",
     "helm_processes",
     "hook",
     "kill_helm",
@@ -67,6 +68,14 @@ def hook(name: str, namespace: str, events: str, **data: str) -> dict[str, Any]:
 
 def manifest_of(*objects: Mapping[str, Any]) -> bytes:
     return "".join(f"---\n{json.dumps(each)}\n" for each in objects).encode()
+
+
+def failure(code: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a failure as an API server answers it."""
+    status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "code": code}
+    return Response(
+        code, {"content-type": "application/json", **(headers or {})}, msgspec.json.encode(status)
+    )
 
 
 class ApiWrite(msgspec.Struct, frozen=True):
@@ -174,19 +183,17 @@ class RealHelm:
             await act()
 
     async def rejected(self, act: Callable[[], Awaitable[Any]]) -> None:
-        async def reject(write: ApiWrite) -> Response | None:
-            if write.to_history or write.answered:
-                return None
-            status = {
-                "kind": "Status",
-                "apiVersion": "v1",
-                "status": "Failure",
-                "message": "denied",
-                "code": 403,
-            }
-            return Response(403, {"content-type": "application/json"}, msgspec.json.encode(status))
+        await self._answered(failure(403, "denied"), act)
 
-        self.transport.tamper = reject
+    async def busy(self, status: int, act: Callable[[], Awaitable[Any]]) -> None:
+        # Longer than the gate waits: it hands the run back at once.
+        await self._answered(failure(status, "too many requests", {"retry-after": "120"}), act)
+
+    async def _answered(self, response: Response, act: Callable[[], Awaitable[Any]]) -> None:
+        async def answer(write: ApiWrite) -> Response | None:
+            return None if write.to_history or write.answered else response
+
+        self.transport.tamper = answer
         try:
             await act()
         finally:

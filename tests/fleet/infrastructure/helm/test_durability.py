@@ -21,11 +21,12 @@ from kapsa.fleet.domain.rollout.releases import HelmStatus, latest_record
 from kapsa.fleet.domain.rollout.strategies import DirectStrategy
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.orchestrator.ports.leases import LeaseLost
+from kapsa.runtime import Response
 from kapsa.runtime.testing import Sample
 from kapsa.runtime.testing._sweep_report import run_points
 from tests.eventually import eventually
 from tests.fleet.crash_points import CrashMoment
-from tests.fleet.examples import cluster_id
+from tests.fleet.examples import ADMIN, cluster_id
 from tests.fleet.infrastructure.helm.rollout_on_cluster import (
     NAME,
     KillPoint,
@@ -36,6 +37,7 @@ from tests.fleet.real_helm import (
     CLUSTER,
     ApiWrite,
     RealHelm,
+    failure,
     helm_processes,
     kill_helm,
     lease,
@@ -198,6 +200,105 @@ async def test_a_helm_that_something_else_killed_is_run_again(database: Database
     outcome = await fleet.outcome(made)
     assert outcome["phase"] is DeploymentPhase.COMPLETED
     assert outcome["history"] == [(1, "superseded", "1.0.0"), (2, "deployed", "2.0.0")]
+
+
+class BusyTime(msgspec.Struct, frozen=True):
+    """A time in which an API server answers the objects of a release with a status, from the first of a run on."""
+
+    status: int
+    answers: int = 0
+    """The number of such answers; without one the time counts."""
+    seconds: float = 0.0
+    retry_after: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.status} for {f'{self.seconds:g} s' if self.seconds else f'{self.answers} answers'}"
+
+    @property
+    def reply(self) -> Response:
+        return failure(
+            self.status, "too many requests", {"retry-after": self.retry_after} if self.retry_after else {}
+        )
+
+
+class BusyServer:
+    """An API server that is busy while a run of Helm writes, the first of a deployment or its rollback."""
+
+    def __init__(self, busy: BusyTime, *, rollback: bool) -> None:
+        self._busy = busy
+        self._records = 2 if rollback else 1
+        """The new revisions to the one of the run."""
+        self._began = 0.0
+        self.answers = 0
+
+    async def tamper(self, write: ApiWrite) -> Response | None:
+        if write.answered:
+            return None
+        if write.to_history:
+            self._records -= write.method == "POST"
+            return None
+        if self._records > 0:
+            return None
+        self._began = self._began or time.monotonic()
+        over = time.monotonic() - self._began >= self._busy.seconds
+        if (self.answers >= self._busy.answers) if self._busy.answers else over:
+            return None
+        self.answers += 1
+        return self._busy.reply
+
+
+BUSY = (
+    BusyTime(429, 2, retry_after="120"),
+    BusyTime(503, 3),
+    BusyTime(504, 1),
+)
+LONG = (BusyTime(429, seconds=12.0), BusyTime(429, seconds=40.0))
+
+
+@pytest.mark.parametrize("name", ["upgrade", "rollback"])
+@pytest.mark.parametrize(
+    "busy", [*BUSY, *(pytest.param(each, marks=pytest.mark.long) for each in LONG)], ids=str
+)
+async def test_a_busy_api_server_neither_fails_nor_withdraws_a_version(
+    database: Database, helm: RealHelm, name: str, busy: BusyTime
+) -> None:
+    scenario = SCENARIOS[name]
+    fleet, made = await fleet_on(database, helm, scenario)
+    server = BusyServer(busy, rollback=name == "rollback")
+    helm.transport.tamper = server.tamper
+    await fleet.fleet.run(fleet.engine)
+    helm.transport.tamper = None
+    assert server.answers >= (busy.answers or 2)
+    outcome = await fleet.outcome(made)
+    assert outcome["phase"] is scenario.end
+    history = [status for _, status, _ in outcome["history"]]
+    assert history == [*["superseded"] * (2 if name == "rollback" else 1), "deployed"]
+    assert await withdrawn(database) == ({"2.0.0"} if name == "rollback" else set())
+
+
+async def test_a_rollout_pauses_on_an_api_server_that_stays_busy_and_goes_on_when_it_is_resumed(
+    database: Database, helm: RealHelm
+) -> None:
+    fleet, made = await fleet_on(database, helm, SCENARIOS["upgrade"])
+    helm.transport.tamper = BusyServer(BusyTime(503, 1000), rollback=False).tamper
+    await fleet.fleet.run(fleet.engine)
+    helm.transport.tamper = None
+    deployment = await fleet.fleet.deployment(made.id)
+    assert deployment.phase is DeploymentPhase.PAUSED
+    assert "the API server answered 503: too many requests" in deployment.message
+    assert await withdrawn(database) == set()
+    await fleet.fleet.deployments.resume(ADMIN, made.id)
+    await fleet.fleet.run(fleet.engine)
+    outcome = await fleet.outcome(made)
+    assert outcome["phase"] is DeploymentPhase.COMPLETED
+    assert outcome["history"] == [(1, "superseded", "1.0.0"), (2, "deployed", "2.0.0")]
+
+
+async def withdrawn(database: Database) -> set[str]:
+    """Return the versions that are withdrawn."""
+    statement = text("SELECT version FROM fleet.operator_version WHERE withdrawn_reason <> ''")
+    async with database.transaction() as connection:
+        return set((await connection.execute(statement)).scalars())
 
 
 class PendingRelease(msgspec.Struct, frozen=True):

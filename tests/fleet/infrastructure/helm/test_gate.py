@@ -10,9 +10,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 
 from kapsa.fleet.domain.rollout.plans import FieldConflict
+from kapsa.fleet.infrastructure.helm import gate_session
 from kapsa.fleet.infrastructure.helm.api_path import ApiPath, parse_path
 from kapsa.fleet.infrastructure.helm.gate import GateAccess, HelmGate
 from kapsa.fleet.infrastructure.helm.gate_rules import Restoration
@@ -25,10 +27,27 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CONFIG_MAPS = "/api/v1/namespaces/shop/configmaps"
 
 
+class BusyReply(msgspec.Struct, frozen=True):
+    """A failure that an API server answers."""
+
+    status: int
+    headers: dict[str, str] = {}
+    reason: str = ""
+    message: str = "too many requests"
+
+    @property
+    def response(self) -> Response:
+        body = {"status": "Failure", "code": self.status, "reason": self.reason, "message": self.message}
+        headers = {"content-type": "application/json", "set-cookie": "no", **self.headers}
+        return Response(self.status, headers, msgspec.json.encode(body))
+
+
 class FakeServer:
     """A transport to an API server that answers each request with 200, or as a test wants."""
 
     def __init__(self) -> None:
+        self.busy: list[BusyReply] = []
+        """The answers to the next requests."""
         self.requests: list[tuple[str, str, Mapping[str, str], bytes]] = []
         self.failures: list[TransportError] = []
         self.status = 200
@@ -47,12 +66,18 @@ class FakeServer:
         if self.failures:
             raise self.failures.pop(0)
         self.requests.append((method, path, headers or {}, body))
+        if self.busy:
+            return self.busy.pop(0).response
         return Response(self.status, {"content-type": "application/json", "set-cookie": "no"}, b"{}")
 
     @asynccontextmanager
     async def stream(self, method: str, path: str, **options: Any) -> AsyncIterator[Any]:
         self.requests.append((method, path, options["headers"], b""))
-        yield _Events(self.status, breaks=self.watches_break)
+        if self.busy:
+            reply = self.busy.pop(0)
+            yield _Events(reply.status, breaks=False, headers=reply.headers)
+        else:
+            yield _Events(self.status, breaks=self.watches_break)
 
     async def close(self) -> None:
         pass
@@ -64,10 +89,10 @@ class FakeServer:
 
 class _Events:
     status: int
-    headers: Mapping[str, str] = {"content-type": "application/json"}
 
-    def __init__(self, status: int, *, breaks: bool) -> None:
+    def __init__(self, status: int, *, breaks: bool, headers: Mapping[str, str] | None = None) -> None:
         self.status = status
+        self.headers = {"content-type": "application/json", **(headers or {})}
         self._breaks = breaks
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -256,13 +281,129 @@ async def test_a_watch_that_breaks_off_does_not_end_the_run(server: FakeServer, 
         assert (await gate.send("PATCH", f"{CONFIG_MAPS}/a", data=b"{}", headers=APPLY))[0] == 200
 
 
-async def test_a_throttled_request_tells_helm_when_to_try_again(server: FakeServer, clock: Clock) -> None:
-    server.status = 429
+THROTTLED = BusyReply(429, {"retry-after": "0"})
+SHORT_PAUSE = 0.01
+
+
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the gate wait for hundredths of a second where it waits for seconds."""
+    for name in ("_FIRST_PAUSE", "_LONGEST_PAUSE", "_REQUEST_PAUSES", "_RUN_PAUSES"):
+        monkeypatch.setattr(gate_session, name, getattr(gate_session, name) * SHORT_PAUSE)
+
+
+@pytest.mark.usefixtures("brief")
+@pytest.mark.parametrize("method", ["GET", "PATCH", "POST", "WATCH"])
+@pytest.mark.parametrize("status", [429, 503])
+async def test_helm_is_answered_once_a_busy_api_server_has_done_what_it_asks(
+    server: FakeServer, clock: Clock, method: str, status: int
+) -> None:
+    server.busy = [BusyReply(status, {"retry-after": "0"})] * 3
     async with opened(server, clock) as gate:
-        headers = {"Authorization": f"Bearer {gate.access.token}"}
-        async with gate.http.get(f"{gate.access.server}/version", headers=headers) as response:
-            assert (response.status, response.headers["Retry-After"]) == (429, "1")
+        server.watches_break = True
+        target = f"{CONFIG_MAPS}?watch=1" if method == "WATCH" else CONFIG_MAPS
+        answer = await gate.send("GET" if method == "WATCH" else method, target, headers=APPLY)
+        assert answer[0] == 200
+        assert gate.session.unreachable == ""
+    assert len(server.requests) == 4
+
+
+@pytest.mark.usefixtures("brief")
+@pytest.mark.parametrize(
+    ("method", "reply"),
+    [
+        *((method, THROTTLED) for method in ("GET", "PATCH", "WATCH")),
+        ("GET", BusyReply(503)),
+        ("GET", BusyReply(504)),
+        ("WATCH", BusyReply(504)),
+        ("PATCH", BusyReply(503, {"retry-after": "120"})),
+    ],
+)
+async def test_an_api_server_that_stays_busy_ends_the_run_like_a_lost_answer(
+    server: FakeServer, clock: Clock, method: str, reply: BusyReply
+) -> None:
+    server.busy = [reply] * 100
+    async with opened(server, clock) as gate:
+        target = f"{CONFIG_MAPS}?watch=1" if method == "WATCH" else CONFIG_MAPS
+        status, _ = await gate.send("GET" if method == "WATCH" else method, target, headers=APPLY)
+        assert status == 503
+        assert gate.session.unreachable.startswith(f"the API server answered {reply.status}")
+        server.busy = []
+        assert (await gate.send("POST", CONFIG_MAPS, data=b"{}"))[0] == 503
+    assert 0 < len(server.requests) < 12
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        BusyReply(502),
+        BusyReply(503),
+        BusyReply(504),
+        BusyReply(500, reason="ServerTimeout"),
+        BusyReply(500, message="etcdserver: request timed out"),
+    ],
+)
+async def test_a_write_that_a_busy_api_server_may_have_carried_out_is_not_sent_again(
+    server: FakeServer, clock: Clock, reply: BusyReply
+) -> None:
+    server.busy = [reply]
+    async with opened(server, clock) as gate:
+        assert (await gate.send("POST", CONFIG_MAPS, data=b"{}"))[0] == 503
+        assert gate.session.unreachable.startswith(f"the API server answered {reply.status}")
+    assert server.lines == [f"POST {CONFIG_MAPS}"]
+    assert [write.status for write in gate.session.writes] == [reply.status]
+
+
+@pytest.mark.usefixtures("brief")
+async def test_no_write_is_sent_again_after_the_lease(clock: Clock) -> None:
+    class SlowServer(FakeServer):
+        async def request(self, *arguments: Any, **options: Any) -> Response:
+            clock.seconds = 10.0
+            return await super().request(*arguments, **options)
+
+    server = SlowServer()
+    server.busy = [THROTTLED] * 100
+    async with opened(server, clock) as gate:
+        assert (await gate.send("PATCH", f"{CONFIG_MAPS}/a", data=b"{}", headers=APPLY))[0] == 403
+        assert gate.session.lapsed
+    assert server.lines == [f"PATCH {CONFIG_MAPS}/a"]
+
+
+@pytest.mark.usefixtures("brief")
+async def test_all_requests_of_a_run_wait_for_a_busy_api_server_for_a_limited_time(
+    server: FakeServer, clock: Clock
+) -> None:
+    statuses: list[int] = []
+    async with opened(server, clock) as gate:
+        for _ in range(100):
+            server.busy = [THROTTLED] * 4
+            statuses.append((await gate.send("GET", CONFIG_MAPS))[0])
+    assert 200 in statuses
+    assert 503 in statuses[:20]
+    assert gate.session.unreachable
+
+
+async def test_helm_goes_on_without_a_group_that_cannot_be_discovered(
+    server: FakeServer, clock: Clock
+) -> None:
+    async with opened(server, clock) as gate:
+        server.busy = [BusyReply(503)]
+        url, headers = "/apis/metrics.k8s.io/v1beta1", {"Authorization": f"Bearer {gate.access.token}"}
+        async with gate.http.get(f"{gate.access.server}{url}", headers=headers) as response:
+            assert (response.status, response.headers["Retry-After"]) == (503, "1")
             assert "Set-Cookie" not in response.headers
+        assert gate.session.unreachable == ""
+        assert gate.session.undiscovered == f"GET {url}: the API server answered 503: too many requests"
+        assert (await gate.send("PATCH", f"{CONFIG_MAPS}/a", data=b"{}", headers=APPLY))[0] == 200
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 409, 422, 500])
+async def test_other_failures_are_helms_to_judge(server: FakeServer, clock: Clock, status: int) -> None:
+    server.busy = [BusyReply(status, message="denied")]
+    async with opened(server, clock) as gate:
+        answer = await gate.send("PATCH", f"{CONFIG_MAPS}/a", data=b"{}", headers=APPLY)
+        assert (answer[0], answer[1]["message"]) == (status, "denied")
+        assert gate.session.unreachable == ""
 
 
 async def test_a_rollback_wakes_what_was_stored_at_rest(server: FakeServer, clock: Clock) -> None:

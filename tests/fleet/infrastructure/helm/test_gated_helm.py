@@ -15,10 +15,10 @@ from kapsa.fleet.infrastructure.helm.gated_helm import HelmBounds
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone, ClusterRefused
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.helm import HelmFailed
-from kapsa.runtime import ApiStatus, Client, Forbidden, TransportError
+from kapsa.runtime import ApiStatus, Client, Forbidden, Response, TransportError
 from tests.eventually import eventually
 from tests.fleet.charts import crd
-from tests.fleet.real_helm import CLUSTER, ApiWrite, RealHelm, config_map, hook, lease, real_helm
+from tests.fleet.real_helm import CLUSTER, ApiWrite, RealHelm, config_map, failure, hook, lease, real_helm
 
 
 async def test_a_release_is_installed_upgraded_rolled_back_and_removed_and_each_write_is_audited(
@@ -132,6 +132,24 @@ async def test_a_cluster_that_stops_answering_leaves_our_revision_pending(helm: 
     assert await helm.states() == [(1, "pending-install")]
     with pytest.raises(ClusterGone):
         await helm.helm.history(uuid.UUID(int=1), helm.release())
+
+
+async def test_a_cluster_that_does_not_say_what_it_serves_is_unreachable(
+    helm: RealHelm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = helm.transport.request
+
+    async def without_discovery(method: str, path: str, **options: Any) -> Response:
+        if "/namespaces/" in path:
+            return await request(method, path, **options)
+        return failure(504, "the request timed out")
+
+    monkeypatch.setattr(helm.transport, "request", without_discovery)
+    with pytest.raises(
+        ClusterUnreachable, match=r"GET /.*: the API server answered 504: the request timed out"
+    ):
+        await helm.upgrade()
+    assert await helm.states() == []
 
 
 async def test_a_value_that_helm_quotes_is_not_in_the_message(helm: RealHelm) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 
 import msgspec
@@ -23,6 +24,7 @@ from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.runtime.testing import Sample
 from tests.fleet.examples import ADMIN
+from tests.fleet.helm_double import Interruption, TooBusy
 from tests.fleet.rollout_harness import PATIENCE, VERSIONS, RolloutHarness
 
 RUNS = 200
@@ -30,6 +32,7 @@ SAMPLED = 1
 MINUTE = timedelta(minutes=1)
 CLUSTERS = ("dev-1", "dev-2", "dev-3")
 YEARS = timedelta(days=3650)
+HELM_RUNS = frozenset({"upgrade", "rollback", "uninstall"})
 STARTING = HealthCheck(CheckKind.PODS, Evidence.UNKNOWN, "Progressing", "0 of 1 ready")
 BUSY = HealthCheck(CheckKind.RESOURCES, Evidence.UNKNOWN, "TooManyRequests", "the API server answers 429")
 STRATEGIES: tuple[RolloutStrategy, ...] = (
@@ -67,7 +70,7 @@ class Troubles(msgspec.Struct, frozen=True):
         )
 
 
-class TroubledClusters:
+class TroubledClusters(Interruption):
     """Troubles of a run, brought about in the calls of the engine."""
 
     def __init__(self, fleet: RolloutHarness, troubles: Troubles, digest: str) -> None:
@@ -78,6 +81,7 @@ class TroubledClusters:
         """The time of the first call after the plan: no plan is made of a cluster that is away."""
         self._started: dict[str, datetime] = {}
         self._calls = 0
+        self._half_way = False
         self.seen: set[str] = set()
         """The kinds of trouble that the engine has met."""
 
@@ -98,7 +102,20 @@ class TroubledClusters:
             self._observe(name, busy=busy)
         elif busy:
             self.seen.add("busy")
-            raise ClusterUnreachable(f"{name}: the API server answers 429")
+            if act not in HELM_RUNS:
+                raise ClusterUnreachable(f"{name}: the API server answers 429")
+            self._half_way = True
+
+    @asynccontextmanager
+    async def interrupt(self, call: str) -> AsyncIterator[Interruption]:
+        """Cut a run of Helm off that meets a busy API server: its record is stored by then."""
+        yield self
+
+    async def cut_off(self) -> None:
+        half_way, self._half_way = self._half_way, False
+        if half_way:
+            self.seen.add("busy half-way")
+            await TooBusy().cut_off()
 
     def _observe(self, name: str, *, busy: bool) -> None:
         """Let the observation of a cluster see pods that are not ready yet, or nothing of its resources."""
@@ -121,10 +138,10 @@ async def test_no_healthy_version_is_rolled_back_whatever_happens_around_it(
     for number, run in enumerate(runs):
         version = ("2.0.0", "3.0.0")[number % 2]
         clusters = TroubledClusters(fleet, Troubles.of(run), VERSIONS[version])
-        fleet.clusters.on_call = clusters.on_call
+        fleet.clusters.on_call, fleet.clusters.interrupt = clusters.on_call, clusters.interrupt
         paused += await _roll_out(fleet, Troubles.of(run), version, f"run {run}")
         seen |= clusters.seen
-    assert seen == {"away", "slow", "busy"} if sample is None else seen
+    assert seen == {"away", "slow", "busy", "busy half-way"} if sample is None else seen
     record_property(
         "sweep", f"{len(runs)} of {RUNS} healthy rollouts in trouble: none rolled back, {paused} pauses"
     )

@@ -14,7 +14,7 @@ from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.orchestrator.ports.helm import HelmReleases, UpgradeRequest
 from tests.fleet.examples import cluster_id
 from tests.fleet.helm_contract import CONTRACT, LABELS, QUICK
-from tests.fleet.helm_double import FakeClusters, Interruption
+from tests.fleet.helm_double import FakeClusters, Interruption, too_busy
 from tests.fleet.real_helm import real_helm
 
 
@@ -59,6 +59,13 @@ class DoubleUnderTest:
     async def rejected(self, act: Callable[[], Awaitable[Any]]) -> None:
         self.clusters.rollback_fails = True
         await act()
+
+    async def busy(self, status: int, act: Callable[[], Awaitable[Any]]) -> None:
+        undisturbed, self.clusters.interrupt = self.clusters.interrupt, too_busy
+        try:
+            await act()
+        finally:
+            self.clusters.interrupt = undisturbed
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -26,8 +26,8 @@ _ADDRESS = "127.0.0.1"
 _LARGEST_BODY = 8 * 1024 * 1024
 """Above any object that an API server stores."""
 _RETURNED = ("content-type", "retry-after", "warning", "etag", "cache-control", "audit-id")
-_RETRIED = frozenset({429, 503})
-"""Statuses after which helm tries again if the answer has a time."""
+_RETRIED = 503
+"""The status after which helm tries again if the answer has a time. It gets it for discovery only."""
 
 
 class GateAccess(msgspec.Struct, frozen=True):
@@ -131,7 +131,6 @@ async def _follow(
     response: web.StreamResponse | None = None
     try:
         async with session.stream(request) as stream:
-            session.check_accepted(stream.status)
             response = web.StreamResponse(status=stream.status, headers=_returned(stream.headers))
             await response.prepare(received)
             async for chunk in stream:
@@ -144,7 +143,7 @@ async def _follow(
 
 def _reply(response: Response) -> web.Response:
     headers = _returned(response.headers)
-    if response.status in _RETRIED:
+    if response.status == _RETRIED:
         headers.setdefault("retry-after", "1")
     return web.Response(status=response.status, headers=headers, body=response.body)
 

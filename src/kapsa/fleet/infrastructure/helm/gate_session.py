@@ -3,19 +3,20 @@
 Before each write the lease is checked on the monotonic clock of this process: a manager that slept past its lease
 writes nothing, and neither does its helm. A run that got no answer writes nothing more either. Helm would mark its
 revision as failed, and the engine would roll back a version that has done nothing wrong; so the revision stays
-pending, is recognized as ours, and is made again.
+pending, is recognized as ours, and is made again. An API server that stays busy has given no answer either.
 """
 
 import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 
 import msgspec
 
 from kapsa.adapters.redaction import printable, redact
 from kapsa.fleet.infrastructure.helm.api_path import parse_path
+from kapsa.fleet.infrastructure.helm.busy_answers import BusyAnswer, busy_answer
 from kapsa.fleet.infrastructure.helm.gate_rules import (
     GateRequest,
     GateRuling,
@@ -34,7 +35,14 @@ _FORWARDED = ("Accept", "Content-Type", "If-None-Match")
 _WRITE_SECONDS = 60.0
 _POLL_SECONDS = 1.0
 _RETRY_DELAYS = (0.2, 1.0)
+_FIRST_PAUSE = 0.5
+_LONGEST_PAUSE = 5.0
+_REQUEST_PAUSES = 20.0
+"""The seconds that one request waits for a busy API server at most."""
+_RUN_PAUSES = 60.0
+"""The seconds that all requests of a run wait for it, so that no time limit of helm ends the run instead."""
 _MOST_WRITES = 500
+_LONGEST_PATH = 200
 _REJECTED = "the cluster rejected the token of this manager"
 
 
@@ -60,12 +68,15 @@ class GateSession:
         self.write_count = 0
         self.unreachable = ""
         """The reason why a request got no answer; empty if each got one."""
+        self.undiscovered = ""
+        """The reason why the cluster did not say what it serves, or not all of it; empty if it did."""
         self._transport = transport
         self._guard = guard
         self._restoration = restoration
         self._trace = trace_headers()
         self.lapsed = False
         """True if the lease was seen to have lapsed."""
+        self._paused = 0.0
         self._ended = asyncio.Event()
         self._tasks: set[asyncio.Task[object]] = set()
 
@@ -125,9 +136,20 @@ class GateSession:
             raise _no_answer(self.unreachable)
         return await self._answer(request, self._record(request), repeatable=False, leased=True)
 
-    def stream(self, request: GateRequest) -> AbstractAsyncContextManager[StreamResponse]:
+    @asynccontextmanager
+    async def stream(self, request: GateRequest) -> AsyncIterator[StreamResponse]:
         """Open a watch, or a log that is followed. Raises `TransportError`, which the run survives."""
-        return self._transport.stream("GET", request.target, headers=self._headers(request))
+        waits = _BusyWait()
+        while True:
+            async with self._transport.stream(
+                "GET", request.target, headers=self._headers(request)
+            ) as stream:
+                busy = busy_answer(Response(stream.status, stream.headers, b""))
+                if busy is None:
+                    self.check_accepted(stream.status)
+                    yield stream
+                    return
+            await self._wait_out(busy, waits, repeatable=True)
 
     def check_accepted(self, status: int) -> None:
         """Let the run write nothing more once the cluster has rejected its credential. Raises `RequestRefused`.
@@ -154,11 +176,27 @@ class GateSession:
     async def _answer(
         self, request: GateRequest, write: GateWrite | None, *, repeatable: bool, leased: bool = False
     ) -> Response:
-        """Send a request, and again if that cannot do anything twice."""
+        """Send a request, and again if that cannot do anything twice, until the API server is not too busy for it."""
+        waits = _BusyWait()
+        while True:
+            response = await self._send(request, repeatable=repeatable, leased=leased)
+            if write is not None:
+                write.status = response.status
+            self.check_accepted(response.status)
+            busy = busy_answer(response)
+            if busy is None:
+                return response
+            if busy.processed and parse_path(request.path) is None:
+                # Discovery of one group may be unavailable for long, and helm goes on without it.
+                self.undiscovered = f"GET {request.path[:_LONGEST_PATH]}: {busy.text}"
+                return response
+            await self._wait_out(busy, waits, repeatable=repeatable)
+
+    async def _send(self, request: GateRequest, *, repeatable: bool, leased: bool) -> Response:
         for delay in (*_RETRY_DELAYS, None):
             seconds = self._allowance() if leased else None
             try:
-                response = await self._transport.request(
+                return await self._transport.request(
                     request.method,
                     request.target,
                     headers=self._headers(request),
@@ -169,12 +207,16 @@ class GateSession:
                 if delay is None or not (repeatable or not error.sent):
                     raise self._failed(error) from None
                 await asyncio.sleep(delay)
-            else:
-                if write is not None:
-                    write.status = response.status
-                self.check_accepted(response.status)
-                return response
         raise AssertionError("the last attempt returns or raises")
+
+    async def _wait_out(self, busy: BusyAnswer, waits: "_BusyWait", *, repeatable: bool) -> None:
+        """Wait until a request may be sent again. Raises `RequestRefused` if it may not, or the wait is too long."""
+        pause = waits.next(busy)
+        too_long = waits.seconds > _REQUEST_PAUSES or self._paused + pause > _RUN_PAUSES
+        if too_long or (busy.processed and not repeatable):
+            raise self.break_off(busy.text)
+        self._paused += pause
+        await asyncio.sleep(pause)
 
     def _allowance(self) -> float:
         """Return the seconds for which a write may be sent. Raises `RequestRefused` after the lease."""
@@ -204,6 +246,20 @@ class GateSession:
     def _headers(self, request: GateRequest) -> dict[str, str]:
         kept = {name: request.headers[name] for name in _FORWARDED if name in request.headers}
         return {**kept, **self._trace}
+
+
+class _BusyWait:
+    """The pauses of one request between answers of a busy API server."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._next = _FIRST_PAUSE
+
+    def next(self, busy: BusyAnswer) -> float:
+        pause = max(busy.retry_after, self._next)
+        self._next = min(2 * self._next, _LONGEST_PAUSE)
+        self.seconds += pause
+        return pause
 
 
 def _rejects_crd(request: GateRequest, response: Response) -> bool:

@@ -344,4 +344,8 @@ def _meaning(finished: FinishedProcess, session: GateSession, run: HelmRun) -> E
             "as when memory runs out: it is tried again"
         )
     message = failure_message(finished, run.values)
-    return HelmRefused(message) if _PENDING in message else None
+    if _PENDING in message:
+        return HelmRefused(message)
+    if session.undiscovered and not session.began:
+        return ClusterUnreachable(f"{message}: {session.undiscovered}")
+    return None
