@@ -294,6 +294,27 @@ async def test_a_rollout_pauses_on_an_api_server_that_stays_busy_and_goes_on_whe
     assert outcome["history"] == [(1, "superseded", "1.0.0"), (2, "deployed", "2.0.0")]
 
 
+async def test_a_rollback_that_a_busy_api_server_has_failed_is_made_again_when_a_person_asks(
+    database: Database, helm: RealHelm
+) -> None:
+    fleet, made = await fleet_on(database, helm, SCENARIOS["rollback"])
+    helm.transport.tamper = BusyServer(BusyTime(503, 1000), rollback=True).tamper
+    await fleet.fleet.run(fleet.engine)
+    helm.transport.tamper = None
+    outcome = await fleet.outcome(made)
+    assert outcome["phase"] is DeploymentPhase.FAILED
+    assert outcome["history"][-1] == (3, "pending-rollback", "1.0.0")
+    await fleet.fleet.deployments.rollback(ADMIN, made.id, reason="the API server is not busy any more")
+    await fleet.fleet.run(fleet.engine)
+    outcome = await fleet.outcome(made)
+    assert outcome["phase"] is DeploymentPhase.ROLLED_BACK
+    assert outcome["history"] == [
+        (1, "superseded", "1.0.0"),
+        (2, "superseded", "2.0.0"),
+        (3, "deployed", "1.0.0"),
+    ]
+
+
 async def withdrawn(database: Database) -> set[str]:
     """Return the versions that are withdrawn."""
     statement = text("SELECT version FROM fleet.operator_version WHERE withdrawn_reason <> ''")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from kapsa.fleet.domain.errors import NotAllowed, StateConflict
 from kapsa.fleet.domain.rollout.deployments import ConflictPolicy, DeploymentPhase
 from kapsa.fleet.domain.rollout.plans import FieldConflict
+from kapsa.fleet.domain.rollout.releases import HelmStatus
 from kapsa.fleet.domain.rollout.strategies import RollingStrategy
 from kapsa.fleet.domain.rollout.targets import TargetState, TargetStep
 from kapsa.fleet.infrastructure.postgres.database import Database
 from tests.fleet.examples import ADMIN, DEPLOYER, START
+from tests.fleet.helm_double import too_busy, undisturbed
 from tests.fleet.orchestrator.rollout.rollouts import CANARY, DEV, MINUTE, fleet_selector, started, steps
 from tests.fleet.rollout_harness import NEW, OLD, RELEASE
 
@@ -134,6 +137,54 @@ async def test_a_failed_rollback_ends_failed_and_visible_and_not_in_a_loop(datab
     await fleet.run()
     assert (await fleet.deployment(made.id)).phase is DeploymentPhase.ROLLED_BACK
     assert fleet.clusters["dev-1"].chart_of(RELEASE) == (4, OLD)
+
+
+async def test_a_rollback_that_failed_half_way_is_made_again_when_a_person_asks(database: Database) -> None:
+    fleet = await started(database, "dev-1")
+    fleet.clusters.unhealthy = {("dev-1", NEW)}
+
+    def busy_rollback(call: str) -> Any:
+        return too_busy(call) if call == "rollback" else undisturbed(call)
+
+    fleet.clusters.interrupt = busy_rollback
+    made = await fleet.create(CANARY)
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.FAILED
+    assert fleet.clusters["dev-1"].history(RELEASE)[-1].status is HelmStatus.PENDING_ROLLBACK
+    fleet.clusters.interrupt = undisturbed
+    await fleet.deployments.rollback(ADMIN, made.id, reason="the API server is back")
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.ROLLED_BACK
+    history = fleet.clusters["dev-1"].history(RELEASE)
+    assert [(each.revision, each.status.value) for each in history] == [
+        (1, "superseded"),
+        (2, "superseded"),
+        (3, "deployed"),
+    ]
+
+
+async def test_a_pending_rollback_of_a_person_is_left_alone_although_it_looks_like_ours(
+    database: Database,
+) -> None:
+    fleet = await started(database, "dev-1")
+    made = await fleet.create(CANARY)
+    await fleet.run()
+    cluster = fleet.clusters["dev-1"]
+    cluster.put(
+        RELEASE,
+        3,
+        HelmStatus.PENDING_ROLLBACK,
+        labels=cluster.history(RELEASE)[0].labels,
+        description="Rollback to 1",
+    )
+    before = list(cluster.history(RELEASE))
+    await fleet.deployments.rollback(ADMIN, made.id, reason="it loses data")
+    await fleet.run()
+    deployment = await fleet.deployment(made.id)
+    assert deployment.phase is DeploymentPhase.FAILED
+    assert "revision 3" in deployment.message
+    assert "was not made by this deployment" in deployment.message
+    assert cluster.history(RELEASE) == before
 
 
 async def test_an_admin_rolls_a_completed_deployment_back(database: Database) -> None:

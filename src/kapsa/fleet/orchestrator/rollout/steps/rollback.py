@@ -9,6 +9,7 @@ from kapsa.fleet.domain.rollout.releases import (
     ReleaseIntent,
     ReleaseRecord,
     is_installed,
+    is_rollback,
     latest_record,
     made_by,
     match_rollback,
@@ -38,8 +39,21 @@ async def prepare_rollback(turn: ClusterTurn, services: ClusterServices) -> Roll
         return await _end_unchanged(turn, services, latest.revision if latest else 0)
     if not target.base_revision:
         return turn.advance(TargetStep.REMOVE, intent=turn.intend(target.next, latest.revision))
-    intent = turn.intend(target.next, latest.revision + 1, returns_to=target.base_revision)
+    revision = latest.revision if _cut_off(target, latest) else latest.revision + 1
+    intent = turn.intend(target.next, revision, returns_to=target.base_revision)
     return turn.advance(TargetStep.REVERT, intent=intent)
+
+
+def _cut_off(target: RolloutTarget, latest: ReleaseRecord) -> bool:
+    """Return whether an earlier rollback of the deployment has failed here and left its own revision pending.
+
+    That revision is made again. Only the intent distinguishes it from the rollback of a person, since Helm gives both
+    the labels of the revision that they return to.
+    """
+    intent, base = target.intent, target.base_revision or 0
+    if intent is None or (intent.revision, intent.returns_to) != (latest.revision, base):
+        return False
+    return latest.status.pending and is_rollback(latest, target.next, base)
 
 
 async def _prepare_blue_green(
