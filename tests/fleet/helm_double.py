@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from kapsa.fleet.domain.health import CheckKind, Evidence, HealthCheck, OperatorHealth
+from kapsa.fleet.domain.registry.clusters import ManagedCluster
 from kapsa.fleet.domain.rollout.plans import FieldConflict
 from kapsa.fleet.domain.rollout.releases import HelmStatus, ReleaseRecord, ReleaseRef, latest_record
 from kapsa.fleet.orchestrator.ports.cluster_operations import (
@@ -155,6 +156,10 @@ class FakeClusters:
         """Clusters and charts: somebody has changed the pod templates of those controllers."""
         self.findings: dict[tuple[str, str], HealthCheck] = {}
         """One more check of a chart on a cluster, with whatever it has seen."""
+        self.conflicting: dict[str, tuple[FieldConflict, ...]] = {}
+        """Clusters on which other managers own fields of every manifest."""
+        self.conflict_while_applying = ""
+        """The failure of Helm over a field that somebody takes while it runs; empty if nobody does."""
         self.conclusive = False
         self.slow_to_stop: dict[ReleaseRef, int] = {}
         """The number of looks in which a stopped controller is still seen."""
@@ -203,8 +208,11 @@ class FakeClusters:
             )
             await interruption.cut_off()
             guard.check()
+            cause = self.conflict_while_applying
             if (cluster.name, request.chart_digest) in self.helm_fails:
-                message = f'Upgrade "{request.release.name}" failed: admission denied'
+                cause = "admission denied"
+            if cause:
+                message = f'Upgrade "{request.release.name}" failed: {cause}'
                 cluster.put(request.release, revision, HelmStatus.FAILED, description=message)
                 cluster.completed.append(f"upgrade {request.release} {revision} failed")
                 raise HelmFailed(message)
@@ -283,6 +291,14 @@ class FakeClusters:
             if record not in cluster.history(release):
                 raise HelmRefused(f"revision {record.revision} has changed")
             cluster.history(release).remove(record)
+
+    # ConflictTrials
+
+    async def conflicts(
+        self, cluster: ManagedCluster, release: ReleaseRef, manifest: bytes
+    ) -> tuple[FieldConflict, ...]:
+        async with self.interrupt("conflicts"):
+            return self.conflicting.get((await self._reach(cluster.id, "conflicts")).name, ())
 
     # ClusterOperations
 

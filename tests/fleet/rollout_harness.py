@@ -173,7 +173,7 @@ class RolloutHarness:
             "lease": timedelta(seconds=50),
         }
         chosen = EngineSettings(owner=owner, approvals=self.policy, **{**patience, **settings})
-        services = ClusterServices(self.clusters, self.clusters, self.secrets)
+        services = ClusterServices(self.clusters, self.clusters, self.secrets, self.clusters)
         return RolloutEngine(
             over,
             self.store,

@@ -60,18 +60,19 @@ class Planning:
         operators, trials = PostgresOperators(), DryRunTrials(registry.clients.client)
         self.registry = registry
         self.store = PostgresRollouts()
+        self.preflights = ClusterPreflights(
+            registry.database,
+            operators,
+            registry.gateway,
+            registry.credentials,
+            ClusterChanges(ClusterResources(registry.clients.client)),
+            trials,
+            registry.audit,
+        )
         self.planner = RolloutPlanner(
             RegisteredValues(registry.database, OperatorSecrets(operators, vault), registry.adoptions),
             StoredChartRenderer(registry.database, operators, trials.api_versions),
-            ClusterPreflights(
-                registry.database,
-                operators,
-                registry.gateway,
-                registry.credentials,
-                ClusterChanges(ClusterResources(registry.clients.client)),
-                trials,
-                registry.audit,
-            ),
+            self.preflights,
         )
 
     async def register(self, kubeconfig: str, *archives: bytes) -> None:
@@ -100,6 +101,12 @@ class Planning:
             **changes,
         )
         return await self.planner.plan(request)
+
+    async def conflicts(self, planned: PlannedRollout) -> tuple[FieldConflict, ...]:
+        """Return the fields of what was planned that others own by now."""
+        plan = only(planned)
+        cluster = await self.registry.clusters.get(ADMIN, "dev-1")
+        return await self.preflights.conflicts(cluster, plan.next, planned.bundles[plan.cluster_id].manifest)
 
     async def carry_out(self, planned: PlannedRollout) -> None:
         """Let the real helm apply what was planned."""
@@ -211,6 +218,15 @@ async def data(cluster: DevCluster) -> dict[str, str]:
     return dict(live["data"])
 
 
+async def tune(cluster: DevCluster, **changes: str | None) -> dict[str, str]:
+    """Change the object as a person does. Return what it has then."""
+    async with Client.connect(kubeconfig=cluster.kubeconfig) as client:
+        await client.patch(
+            "v1/ConfigMap", "tuned", {"data": changes}, namespace="widgets", field_manager="tuner"
+        )
+    return await data(cluster)
+
+
 async def owner(cluster: DevCluster) -> str:
     """Return the only field manager of the field that a person has tuned."""
     async with Client.connect(kubeconfig=cluster.kubeconfig) as client:
@@ -251,6 +267,13 @@ async def test_nothing_changes_under_fail_all_but_the_field_under_leave_and_the_
         "1.1.0", on_conflict=ConflictPolicy.LEAVE, earlier=leave.plan, bundles=leave.bundles
     )
     assert (plan_digest(again.plan), again.bundles) == (plan_digest(leave.plan), leave.bundles)
+    take = await planning.plan("1.1.0", on_conflict=ConflictPolicy.TAKE)
+    assert [await planning.conflicts(each) for each in (leave, take)] == [(), (conflict,)]
+    assert await tune(secure_cluster, level="debug") == {"replicas": "9", "level": "debug"}
+    later = FieldConflict("ConfigMap widgets/tuned", ".data.level", "tuner")
+    assert [set(await planning.conflicts(each)) for each in (leave, take)] == [{later}, {later, conflict}]
+    assert await tune(secure_cluster, level=None) == {"replicas": "9"}
+    assert [await planning.conflicts(each) for each in (leave, take)] == [(), (conflict,)]
     await planning.carry_out(leave)
     assert await data(secure_cluster) == {"replicas": "9", "level": "1.1.0"}
     await planning.take_back(leave)

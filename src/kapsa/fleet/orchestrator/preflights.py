@@ -8,7 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from kapsa.fleet.domain.crds import ChangeRule, ChangeSeverity, CrdComparison, CrdFinding
 from kapsa.fleet.domain.registry.clusters import ManagedCluster
-from kapsa.fleet.domain.rollout.plans import CrdChange, LiveVerdict, PreflightProblem
+from kapsa.fleet.domain.rollout.deployments import ConflictPolicy
+from kapsa.fleet.domain.rollout.plans import CrdChange, FieldConflict, LiveVerdict, PreflightProblem
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.orchestrator.crds.cluster_changes import ClusterChanges, crd_change
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry, AuditTrail
 from kapsa.fleet.orchestrator.ports.charts import ChartCrd
@@ -78,7 +80,7 @@ class ClusterPreflights:
         async with self._transactions.transaction() as connection:
             crds = await self._operators.crds(connection, version.operator_id, version.version)
             chart = await self._operators.archive(connection, version.chart_digest)
-            await self._audit.record(connection, _entry(request))
+            await self._audit.record(connection, _inspection_entry(request))
         async with self._gateway.connect(await self._credentials.access(request.cluster)) as session:
             running = await session.release(request.live.namespace, request.live.name)
             replaced = running
@@ -98,6 +100,25 @@ class ClusterPreflights:
             manifest=trial.manifest,
             additions=trial.additions,
         )
+
+    async def conflicts(
+        self, cluster: ManagedCluster, release: ReleaseRef, manifest: bytes
+    ) -> tuple[FieldConflict, ...]:
+        """Return the fields of a manifest that other managers own. Raises ClusterUnreachable if it does not answer."""
+        async with self._transactions.transaction() as connection:
+            await self._audit.record(connection, _entry(cluster, {"release": str(release)}))
+        async with self._gateway.connect(await self._credentials.access(cluster)) as session:
+            replaced = await session.release(release.namespace, release.name)
+        trial = await self._trials.attempt(
+            TrialRequest(
+                cluster_id=cluster.id,
+                release=release,
+                manifest=manifest,
+                on_conflict=ConflictPolicy.FAIL,  # every conflict is reported, and none is left or taken
+                replaced=_present(replaced),
+            )
+        )
+        return trial.conflicts
 
     async def _compare(self, cluster: ManagedCluster, crds: Sequence[ChartCrd]) -> _ComparedCrds:
         result = _ComparedCrds()
@@ -177,16 +198,20 @@ def _present(content: ReleaseContent | None) -> PresentRelease | None:
     return PresentRelease(content.manifest, content.values, content.client_side)
 
 
-def _entry(request: InspectionRequest) -> AuditEntry:
+def _inspection_entry(request: InspectionRequest) -> AuditEntry:
+    payload = {
+        "operator": request.operator.name,
+        "version": request.version.version,
+        "release": str(request.next),
+    }
+    return _entry(request.cluster, payload)
+
+
+def _entry(cluster: ManagedCluster, payload: dict[str, str]) -> AuditEntry:
     return AuditEntry(
         actor=_ACTOR,
         action="cluster.preflight",
         object_kind="cluster",
-        object_id=str(request.cluster.id),
-        payload={
-            "name": request.cluster.name,
-            "operator": request.operator.name,
-            "version": request.version.version,
-            "release": str(request.next),
-        },
+        object_id=str(cluster.id),
+        payload={"name": cluster.name, **payload},
     )

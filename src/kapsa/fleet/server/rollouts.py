@@ -73,7 +73,9 @@ def build_rollouts(
     url = settings.public_url.rstrip("/")
     desk = ApprovalDesk(approvals, outbox, policy, ApprovalMail(recipients, url))
     notices = DeploymentNotices(outbox, url)
-    planner = _planner(database, registry, audit, telemetry)
+    trials = DryRunTrials(registry.clients.client)
+    preflights = _preflights(database, registry, audit, telemetry, trials)
+    planner = _planner(database, registry, preflights, trials)
     chosen = EngineSettings(
         owner=f"{socket.gethostname()}-{os.getpid()}",
         approvals=policy,
@@ -86,7 +88,8 @@ def build_rollouts(
         database, store, rows, planner, desk, notices, secrets, chosen, reporter=telemetry.rollouts
     )
     helm = GatedHelm(database, PostgresOperators(), registry.clients.client, audit, metrics=telemetry.helm)
-    services = ClusterServices(helm, _operations(database, registry, audit, store, observer), secrets)
+    operations = _operations(database, registry, audit, store, observer)
+    services = ClusterServices(helm, operations, secrets, preflights)
     worker = ClusterWorker(database, store, rows, services, chosen, reporter=telemetry.rollouts)
     return RolloutServices(
         deployments=Deployments(
@@ -130,21 +133,30 @@ def _operations(
     return ManagedClusterOperations(clients, database, PostgresOperators(), store, observer)
 
 
+def _preflights(
+    database: Database,
+    registry: RegistryServices,
+    audit: AuditTrail,
+    telemetry: TelemetryServices,
+    trials: DryRunTrials,
+) -> ClusterPreflights:
+    return ClusterPreflights(
+        database,
+        PostgresOperators(),
+        registry.gateway,
+        registry.credentials,
+        ClusterChanges(registry.resources),
+        trials,
+        audit,
+        meter=telemetry.registry,
+    )
+
+
 def _planner(
-    database: Database, registry: RegistryServices, audit: AuditTrail, telemetry: TelemetryServices
+    database: Database, registry: RegistryServices, preflights: ClusterPreflights, trials: DryRunTrials
 ) -> RolloutPlanner:
-    operators, trials = PostgresOperators(), DryRunTrials(registry.clients.client)
     return RolloutPlanner(
         RegisteredValues(database, registry.operator_secrets, registry.adoptions),
-        StoredChartRenderer(database, operators, trials.api_versions),
-        ClusterPreflights(
-            database,
-            operators,
-            registry.gateway,
-            registry.credentials,
-            ClusterChanges(registry.resources),
-            trials,
-            audit,
-            meter=telemetry.registry,
-        ),
+        StoredChartRenderer(database, PostgresOperators(), trials.api_versions),
+        preflights,
     )

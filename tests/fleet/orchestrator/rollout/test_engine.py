@@ -75,6 +75,63 @@ async def test_a_gate_accepts_the_fields_that_the_plan_leaves_to_their_owners(da
     assert fleet.clusters["dev-1"].accepted == left
 
 
+FOREIGN = tuple(
+    FieldConflict("ConfigMap operators/log", f".data.{key}", "kubectl-edit") for key in ("level", "format")
+)
+
+
+@pytest.mark.parametrize("policy", ConflictPolicy)
+async def test_a_field_that_is_taken_after_the_plan_pauses_the_deployment_and_blames_no_version(
+    database: Database, policy: ConflictPolicy
+) -> None:
+    fleet = await started(database, "dev-1", "dev-2")
+    planned = FOREIGN[:1] if policy is not ConflictPolicy.FAIL else ()
+    fleet.sources.report = {"conflicts": planned}
+    made = await fleet.create(CANARY, on_conflict=policy)
+    await fleet.settle()
+    # The manifest of `leave` does not have the planned field: it conflicts no more.
+    seen = FOREIGN if policy is ConflictPolicy.TAKE else FOREIGN[1:]
+    fleet.clusters.conflicting = {"dev-1": FOREIGN, "dev-2": seen}
+    await fleet.pass_time(2 * MINUTE)
+    paused = await fleet.deployment(made.id)
+    assert paused.phase is DeploymentPhase.PAUSED
+    assert ".data.format of ConfigMap operators/log is owned by kubectl-edit, which" in paused.message
+    assert await steps(fleet, made) == {"dev-1": TargetStep.WATCH, "dev-2": TargetStep.PREPARE}
+    assert (await fleet.targets(made.id))["dev-2"].reason == "ChangedSincePlan"
+    assert fleet.clusters["dev-2"].completed == []
+    assert (await fleet.summary(made.id))["withdrawn"] == ""
+    fleet.clusters.conflicting = {"dev-2": planned if policy is ConflictPolicy.TAKE else ()}
+    await fleet.deployments.resume(DEPLOYER, made.id)
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+
+
+async def test_a_field_that_is_taken_while_helm_runs_pauses_the_deployment_until_it_is_planned_again(
+    database: Database,
+) -> None:
+    fleet = await started(database, "dev-1")
+    cause = "conflict occurred while applying object operators/log /v1, Kind=ConfigMap: Apply failed"
+    fleet.clusters.conflict_while_applying = cause
+    made = await fleet.create(CANARY)
+    await fleet.run()
+    for _ in range(2):  # a resume finds the failed revision of the same deployment
+        paused = await fleet.deployment(made.id)
+        assert paused.phase is DeploymentPhase.PAUSED
+        assert cause in paused.message
+        assert (await fleet.targets(made.id))["dev-1"].reason == "ChangedByOther"
+        await fleet.deployments.resume(DEPLOYER, made.id)
+        await fleet.run()
+    assert (await fleet.summary(made.id))["withdrawn"] == ""
+    assert fleet.clusters["dev-1"].completed == ["upgrade operators/cert-manager 2 failed"]
+    fleet.clusters.conflict_while_applying = ""
+    await fleet.deployments.abort(DEPLOYER, made.id)
+    await fleet.run()
+    await fleet.deployments.retry(DEPLOYER, made.id)
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+    assert fleet.clusters["dev-1"].chart_of(RELEASE) == (3, NEW)
+
+
 async def test_the_baseline_accepts_the_additions_to_templates_that_the_plan_of_the_cluster_names(
     database: Database,
 ) -> None:

@@ -88,7 +88,7 @@ class GatedHelm:
     """The releases of all clusters: `HelmReleases` with the real helm.
 
         helm = GatedHelm(database, PostgresOperators(), registry.clients.client, audit)
-        services = ClusterServices(helm, operations, RolloutSecrets(vault))
+        services = ClusterServices(helm, operations, RolloutSecrets(vault), preflights)
         ...
         await helm.close()
 

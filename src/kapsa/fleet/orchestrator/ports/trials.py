@@ -6,11 +6,12 @@ from typing import Any, Protocol
 
 import msgspec
 
+from kapsa.fleet.domain.registry.clusters import ManagedCluster
 from kapsa.fleet.domain.rollout.deployments import ConflictPolicy
 from kapsa.fleet.domain.rollout.plans import FieldConflict, PreflightProblem
 from kapsa.fleet.domain.rollout.releases import ReleaseRef
 
-__all__ = ["PresentRelease", "ReleaseTrials", "TrialReport", "TrialRequest"]
+__all__ = ["ConflictTrials", "PresentRelease", "ReleaseTrials", "TrialReport", "TrialRequest"]
 
 
 class PresentRelease(msgspec.Struct, frozen=True):
@@ -67,4 +68,17 @@ class ReleaseTrials(Protocol):
 
     async def attempt(self, request: TrialRequest) -> TrialReport:
         """Try a manifest. Raises `ClusterUnreachable` if the cluster does not answer."""
+        ...
+
+
+class ConflictTrials(Protocol):
+    """Clusters on which an approved manifest is tried once more, right before it is applied."""
+
+    async def conflicts(
+        self, cluster: ManagedCluster, release: ReleaseRef, manifest: bytes
+    ) -> tuple[FieldConflict, ...]:
+        """Return the fields of a manifest that other managers own with another value.
+
+        Raises `ClusterUnreachable` if the cluster does not answer.
+        """
         ...

@@ -15,6 +15,7 @@ from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterOperations
 from kapsa.fleet.orchestrator.ports.helm import HelmReleases
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard
 from kapsa.fleet.orchestrator.ports.rollouts import OperatorInstallation
+from kapsa.fleet.orchestrator.ports.trials import ConflictTrials
 from kapsa.fleet.orchestrator.ports.vault import SealedSecret
 from kapsa.fleet.orchestrator.rollout.rollout_secrets import RolloutSecrets
 from kapsa.fleet.orchestrator.rollout.settings import EngineSettings
@@ -33,6 +34,7 @@ class ClusterServices(msgspec.Struct, frozen=True):
     helm: HelmReleases
     clusters: ClusterOperations
     secrets: RolloutSecrets
+    trials: ConflictTrials
 
 
 class ClusterTurn(msgspec.Struct, frozen=True):
@@ -43,7 +45,7 @@ class ClusterTurn(msgspec.Struct, frozen=True):
     cluster: ManagedCluster | None
     """None once the cluster is deleted."""
     bundle: SealedSecret | None
-    """Read for the steps that apply it. They open it: a cluster that turns back needs no keys."""
+    """Read for the steps that try or apply it. They open it: a cluster that turns back needs no keys."""
     installation: OperatorInstallation | None
     held: bool
     """True if an active deployment includes the cluster, for the step that removes a retained release."""
@@ -54,6 +56,8 @@ class ClusterTurn(msgspec.Struct, frozen=True):
     """The fields that the plan leaves to their owners, for gates and for the step that takes the release back."""
     additions: tuple[FieldConflict, ...] = ()
     """The fields that others had added to pod templates when the plan was made, for the step that takes the baseline."""
+    conflicts: tuple[FieldConflict, ...] = ()
+    """The fields that others owned when the plan was made, for the step that looks for more."""
 
     @property
     def stage(self) -> RolloutStage | None:

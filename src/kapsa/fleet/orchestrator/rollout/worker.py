@@ -82,7 +82,7 @@ STEPS: Mapping[TargetStep, Step] = {
     TargetStep.RESTORE_WEBHOOKS: switch_webhooks,
     TargetStep.VALIDATE_REVERTED: validate_reverted,
 }
-_APPLIES = frozenset({TargetStep.UPGRADE, TargetStep.INSTALL_NEXT})
+_OPENS = frozenset({TargetStep.PREPARE, TargetStep.UPGRADE, TargetStep.INSTALL_NEXT})
 _LEAVES = frozenset({TargetStep.VALIDATE, TargetStep.WATCH, TargetStep.REVERT})
 _TURNS_BACK = frozenset(
     {
@@ -134,7 +134,7 @@ class ClusterWorker:
     async def _look(self, claim: RolloutClaim, guard: LeaseGuard) -> ClusterTurn:
         async with self._transactions.transaction() as connection:
             deployment, target, now = await self._store.look(connection, claim)
-            applies = target.step in _APPLIES
+            opens = target.step in _OPENS
             retained = target.step is TargetStep.RETAIN_LIVE
             key = (target.cluster_id, target.operator_id)
             return ClusterTurn(
@@ -142,7 +142,7 @@ class ClusterWorker:
                 target=target,
                 cluster=await self._registry.cluster(connection, target.cluster_id),
                 bundle=await self._store.bundle(connection, deployment.id, target.cluster_id)
-                if applies
+                if opens
                 else None,
                 installation=await self._store.installation(connection, *key) if retained else None,
                 held=retained and await self._store.held(connection, *key),
@@ -150,7 +150,7 @@ class ClusterWorker:
                 settings=self._settings,
                 guard=guard,
                 left=await self._left(connection, deployment, target),
-                additions=await self._additions(connection, target),
+                **await self._planned(connection, target),
             )
 
     async def _left(
@@ -162,12 +162,14 @@ class ClusterWorker:
         plan = await self._store.cluster_plan(connection, deployment.id, target.cluster_id)
         return plan.conflicts if plan is not None else ()
 
-    async def _additions(self, connection: Connection, target: RolloutTarget) -> tuple[FieldConflict, ...]:
-        """Return what others had added to pod templates when the plan was made, for the baseline of the upgrade."""
+    async def _planned(
+        self, connection: Connection, target: RolloutTarget
+    ) -> dict[str, tuple[FieldConflict, ...]]:
+        """Return what others owned or had added when the plan was made, for the step before the upgrade."""
         if target.step is not TargetStep.PREPARE:
-            return ()
+            return {}
         plan = await self._store.cluster_plan(connection, target.deployment_id, target.cluster_id)
-        return plan.additions if plan is not None else ()
+        return {} if plan is None else {"additions": plan.additions, "conflicts": plan.conflicts}
 
     async def _step(self, turn: ClusterTurn) -> RolloutTarget:
         """Return the target as it becomes, whatever happens in the step."""

@@ -1,6 +1,7 @@
 """Before a cluster is changed: its maintenance window, its present release, and the intent."""
 
 from kapsa.fleet.domain.registry.windows import judge_windows
+from kapsa.fleet.domain.rollout.deployments import ConflictPolicy
 from kapsa.fleet.domain.rollout.releases import (
     IntentMatch,
     ReleaseRecord,
@@ -10,6 +11,7 @@ from kapsa.fleet.domain.rollout.releases import (
     match_upgrade,
 )
 from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetStep
+from kapsa.fleet.orchestrator.rollout.steps.approved_bundle import approved_bundle
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices, ClusterTurn
 
 __all__ = ["prepare"]
@@ -32,12 +34,38 @@ async def prepare(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget
         return turn.stall("ChangedSincePlan", message)
     history = await services.helm.history(target.cluster_id, target.next) if target.blue_green else live
     prepared = _intent(turn, live, history)
-    if prepared.intent is not None and turn.checks_health and not target.changed:
+    if prepared.intent is None:
+        return prepared
+    taken = await _taken(turn, services)
+    if taken is not None:
+        return taken
+    if turn.checks_health and not target.changed:
         digest = turn.deployment.chart_digest
         await services.clusters.record_baseline(
             target.cluster_id, target.operator_id, digest, target.live, additions=turn.additions
         )
     return prepared
+
+
+async def _taken(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget | None:
+    """Return the target with a stall if somebody has set fields that the plan does not name."""
+    assert turn.cluster is not None
+    bundle = await approved_bundle(turn, services)
+    if isinstance(bundle, RolloutTarget):
+        return bundle
+    # The fields that are left to their owners are not in the manifest.
+    planned = turn.conflicts if turn.deployment.on_conflict is ConflictPolicy.TAKE else ()
+    conflicts = await services.trials.conflicts(turn.cluster, turn.target.next, bundle.manifest)
+    others = [each for each in conflicts if each not in planned]
+    if not others:
+        return None
+    first = others[0]
+    more = f", and {len(others) - 1} more" if len(others) > 1 else ""
+    message = (
+        f"{first.field} of {first.object} is owned by {first.manager}{more}, which the plan does not have: "
+        "retry the deployment, which plans it again"
+    )
+    return turn.stall("ChangedSincePlan", message)
 
 
 def _closed(turn: ClusterTurn) -> RolloutTarget | None:

@@ -1,7 +1,6 @@
 """The change itself: CRDs first, then Helm with the approved bytes."""
 
 import asyncio
-import hashlib
 
 from kapsa.fleet.domain.health import GateProgress
 from kapsa.fleet.domain.rollout.releases import IntentMatch, ReleaseIntent, match_upgrade
@@ -9,11 +8,14 @@ from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetStep
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterNotReady, ClusterRefused, CrdRequest
 from kapsa.fleet.orchestrator.ports.helm import HelmFailed, HelmInterrupted, HelmRefused, UpgradeRequest
 from kapsa.fleet.orchestrator.ports.rollouts import ReleaseBundle
-from kapsa.fleet.orchestrator.ports.vault import VaultError, VaultUnavailable
 from kapsa.fleet.orchestrator.rollout.approved_manifest import without_crds
+from kapsa.fleet.orchestrator.rollout.steps.approved_bundle import approved_bundle
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices, ClusterTurn
 
 __all__ = ["upgrade"]
+
+_CONFLICT = "conflict occurred while applying"
+"""The words of Helm for a field that another manager has set."""
 
 
 async def upgrade(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:
@@ -25,7 +27,7 @@ async def upgrade(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget
         case IntentMatch.DONE:
             return _applied(turn, intent.revision)
         case IntentMatch.FAILED:
-            return turn.end(TargetStep.FAILED, "HelmFailed", verdict.message)
+            return _gave_up(turn, verdict.message)
         case IntentMatch.BUSY:
             return turn.wait_or_give_up("ReleaseBusy", verdict.message)
         case IntentMatch.CHANGED:
@@ -39,16 +41,9 @@ async def upgrade(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget
 
 
 async def _apply(turn: ClusterTurn, services: ClusterServices, intent: ReleaseIntent) -> RolloutTarget:
-    try:
-        bundle = await _opened(turn, services)
-    except VaultUnavailable:
-        raise  # a wait, as for a credential that cannot be opened
-    except VaultError as error:
-        message = f"the stored manifest cannot be opened: {error}. Abort the deployment, then retry it"
-        return turn.stall("ManifestUnreadable", message)
-    if bundle is None or _digest(bundle.manifest) != turn.target.manifest_digest:
-        message = "the stored manifest is not the one that was planned: abort the deployment, then retry it"
-        return turn.stall("ManifestChanged", message)
+    bundle = await approved_bundle(turn, services)
+    if isinstance(bundle, RolloutTarget):
+        return bundle
     # Large CRDs take a while to parse.
     request = await asyncio.to_thread(_request, turn, intent, bundle)
     try:
@@ -60,7 +55,7 @@ async def _apply(turn: ClusterTurn, services: ClusterServices, intent: ReleaseIn
     try:
         revision = await services.helm.upgrade(request, turn.guard)
     except HelmFailed as error:
-        return turn.end(TargetStep.FAILED, "HelmFailed", str(error))
+        return _gave_up(turn, str(error))
     except HelmRefused as error:
         return turn.wait_or_give_up("ReleaseBusy", str(error))
     except HelmInterrupted as error:
@@ -68,14 +63,12 @@ async def _apply(turn: ClusterTurn, services: ClusterServices, intent: ReleaseIn
     return _applied(turn, revision)
 
 
-async def _opened(turn: ClusterTurn, services: ClusterServices) -> ReleaseBundle | None:
-    if turn.bundle is None:
-        return None
-    return await services.secrets.open_bundle(turn.deployment.id, turn.target.cluster_id, turn.bundle)
-
-
-def _digest(manifest: bytes) -> str:
-    return "sha256:" + hashlib.sha256(manifest).hexdigest()
+def _gave_up(turn: ClusterTurn, message: str) -> RolloutTarget:
+    """Return the target after Helm gave up: a failure of the version, unless somebody else's edit was in its way."""
+    if _CONFLICT not in message:
+        return turn.end(TargetStep.FAILED, "HelmFailed", message)
+    advice = "abort the deployment, then retry it, which plans it again; or roll it back"
+    return turn.stall("ChangedByOther", f"a field was changed while Helm ran: {message}: {advice}")
 
 
 def _request(turn: ClusterTurn, intent: ReleaseIntent, bundle: ReleaseBundle) -> UpgradeRequest:
