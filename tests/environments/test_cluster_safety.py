@@ -163,6 +163,13 @@ async def test_an_environment_whose_project_sets_no_quota_has_the_default_one(te
     }
     assert quota["spec"]["hard"].items() >= expected.items()
     assert quota["status"]["hard"] == quota["spec"]["hard"], "it was enforced before anything was applied"
+    limits = await tenant.client.get("v1/LimitRange", "kapsa-limits", namespace=tenant.namespace_of("one"))
+    container = {
+        "type": "Container",
+        "default": {"cpu": "500m", "memory": "512Mi", "ephemeral-storage": "2Gi"},
+        "defaultRequest": {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "128Mi"},
+    }
+    assert limits["spec"] == {"limits": [container]}
 
 
 async def test_a_preview_expires_a_ttl_after_its_commit_was_made_not_after_it_was_seen(
@@ -253,6 +260,34 @@ async def test_a_clock_that_was_behind_does_not_shorten_the_life_of_fresh_previe
     await tenant.start()
     await tenant.clock.sleep(5)
     assert await names(tenant) == {*made, "one"}
+
+
+async def test_of_four_environments_that_expired_while_the_operator_was_away_one_goes(
+    sandbox: Sandbox,
+) -> None:
+    tenant = Tenant(sandbox)
+    await tenant.start()
+    await tenant.project()
+    overdue = {f"env{number}" for number in range(4)}
+    for name in overdue:
+        await tenant.environment(name, ttl="24h")
+    for name in overdue:
+        await tenant.ready(name)
+    await sandbox.harness.stop()
+    for name in overdue:
+        await tenant.environment(name, ttl="1s")
+    await tenant.clock.sleep(2)
+    await tenant.start()
+
+    async def one_is_gone() -> bool:
+        return len(await names(tenant)) == 3
+
+    await sandbox.until(one_is_gone, "one of four environments has expired")
+    await sandbox.event("ExpiryBraked", "at most 30 % of a group")
+    left = await names(tenant)
+    await tenant.restart()
+    await sandbox.at_rest(5)
+    assert await names(tenant) == left < overdue
 
 
 @pytest.mark.virtual_time
