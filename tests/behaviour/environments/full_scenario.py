@@ -27,7 +27,7 @@ from tests.environments.tenant import Tenant
 __all__ = ["FullScenario"]
 
 REPOSITORY = "https://git.example.com/org/app"
-PULL_SECRET = "kapsa-registry"  # noqa: S105 - a name
+PULL_SECRET = "kapsa-registry"
 _POD = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "app", "image": "app:1"}]}}
 _ONCE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "app", "image": "app:1"}]}}
 _SPECS: Mapping[str, dict[str, Any]] = {
