@@ -25,8 +25,6 @@ pytestmark = [pytest.mark.timeout(1000), pytest.mark.long]
 
 MOST_CPU_SECONDS = 100
 """Processor time of the demo: less than a minute on two cores that have nothing else to do."""
-ALONE = 2.0
-"""The load of a machine that does little besides: above it, the time by the clock says nothing about the demo."""
 
 SMALL = """
 from kapsa.cli import main
@@ -113,22 +111,20 @@ def test_a_terminal_shows_the_stages_and_with_keep_the_manager_answers_until_it_
     assert list(Path(env["TMPDIR"]).iterdir()) == []
 
 
-def test_the_whole_story_on_ten_clusters_takes_less_than_a_minute(
+def test_the_whole_story_on_ten_clusters_says_how_long_it_took_and_takes_little_of_the_processor(
     env: dict[str, str], tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     command = [sys.executable, "-c", "from kapsa.cli import main; main()", "demo", "fleet"]
     before = cpu_seconds()
-    # On a busy machine the story waits for its turn: it may take its time, and no more of the processor.
+    # Next to other tests the story waits for its turn: it prints its time by the clock, which says nothing here.
     ended = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=900)
     used = cpu_seconds() - before
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "10 clusters are registered" in ended.stdout
     last = re.search(r"([0-9.]+) s  everything is stopped", ended.stdout)
     assert last is not None, ended.stdout
-    seconds, load = float(last[1]), os.getloadavg()[0]
-    record_property("sweep", f"the demo of the fleet: {seconds:.0f} s, {used:.0f} s of processor time")
+    record_property("sweep", f"the demo of the fleet: {float(last[1]):.0f} s, {used:.0f} s of processor time")
     assert used < MOST_CPU_SECONDS
-    assert seconds < 60 or load > ALONE, ended.stdout
 
 
 def cpu_seconds() -> float:
