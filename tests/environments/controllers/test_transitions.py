@@ -147,3 +147,16 @@ async def test_a_deletion_is_recorded_with_its_cause(tenant: Tenant) -> None:
     await tenant.sandbox.gone(Environment, "login", namespace=tenant.home, seconds=3600)
     await tenant.sandbox.event("EnvironmentDeleted", "Environment login: its branch is gone")
     await tenant.sandbox.event("Deleted", "Environment login: deleted by its Project or a person")
+
+
+async def test_an_event_of_the_project_tells_expiry_from_a_deletion_by_hand(tenant: Tenant) -> None:
+    await tenant.project()
+    await tenant.environment("short", ttl="20s")
+    await tenant.environment("long", ttl="24h")
+    await tenant.ready("long")
+    await tenant.client.delete(Environment, "long", namespace=tenant.home)
+    for name, cause in (("short", "because its TTL has passed"), ("long", "by its Project or a person")):
+        await tenant.sandbox.gone(Environment, name, namespace=tenant.home, seconds=120)
+        note = f"Environment {name}: deleted {cause}, with its namespace and host"
+        event = await tenant.sandbox.event("Deleted", note)
+        assert event["regarding"]["kind"] == "Project"
