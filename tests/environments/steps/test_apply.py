@@ -165,15 +165,17 @@ async def test_an_object_of_the_name_of_a_copied_secret_is_refused(tenant: Tenan
     assert refused.status.failure.object == "Secret settings"
 
 
+@pytest.mark.parametrize("kind", ["manifest", "helm", "kustomize"])
 @pytest.mark.parametrize(
     ("runtime", "warned"), [({}, False), ({"replicas": 3}, True)], ids=["none", "replicas"]
 )
-async def test_runtime_settings_that_manifests_do_not_use_are_warned_about(
-    tenant: Tenant, runtime: dict[str, Any], warned: bool
+async def test_runtime_settings_that_a_type_of_deployment_does_not_use_are_warned_about(
+    tenant: Tenant, runtime: dict[str, Any], warned: bool, kind: str
 ) -> None:
     await tenant.start()
-    await tenant.project()
+    await tenant.project(deployment={"type": kind, "path": "deploy"})
     await tenant.environment(runtime=runtime)
     deployed = (await tenant.ready()).status.condition("DeploymentReady")
     assert deployed is not None
-    assert ("runtime of the Environment is not used" in deployed.message) == warned
+    warning = f"runtime of the Environment is not used: deployment.type is {kind}"
+    assert (warning in deployed.message) == warned
