@@ -64,6 +64,39 @@ class MakerController(Controller[Maker]):
 operator = Operator(controllers=[MakerController()], metrics_port=None, health_port=None)
 '''
 
+RESTLESS = """
+from kapsa.runtime import Controller, Operator, Requeue
+
+class RestlessController(Controller):
+    resource = "v1/ConfigMap"
+    runs = 0
+
+    async def reconcile(self, resource, ctx):
+        self.runs += 1
+        if self.runs == 200:
+            print("restless", flush=True)
+        return Requeue(after=0)
+
+operator = Operator(
+    controllers=[RestlessController()], metrics_port=None, health_port=None, leader_election="restless"
+)
+"""
+
+FAILING = """
+from kapsa.runtime import Controller, Operator
+
+class FailingController(Controller):
+    resource = "v1/ConfigMap"
+
+    async def reconcile(self, resource, ctx):
+        if resource["metadata"]["name"] == "broken":
+            raise RuntimeError("boom")
+
+operator = Operator(
+    controllers=[FailingController()], metrics_port=None, health_port=None, check_rights=False
+)
+"""
+
 LEAVES_OUT = (
     "cryptography",
     "opentelemetry",
@@ -136,6 +169,59 @@ async def test_sigterm_lets_the_program_finish_its_work_and_release_the_lease(
         assert done["status"]["conditions"][0]["reason"] == "Slept"
         lease = await harness.client.get("coordination.k8s.io/v1/Lease", "things", namespace="default")
         assert lease["spec"]["holderIdentity"] == ""
+
+
+async def test_sigterm_ends_a_program_whose_resources_always_ask_for_the_next_run(project: Path) -> None:
+    (project / "restless.py").write_text(RESTLESS)
+    async with DevCluster() as cluster:
+        client = Harness(cluster).client
+        for name in ("one", "two"):
+            manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+            await client.create(manifest, namespace="default")
+        program = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "kapsa.runtime.operator.entrypoint", "restless:operator"),
+            f"--kubeconfig={cluster.kubeconfig}",
+            cwd=project,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        try:
+            assert program.stdout is not None
+            await asyncio.wait_for(program.stdout.readuntil(b"restless"), 30)
+            program.send_signal(signal.SIGTERM)
+            assert await asyncio.wait_for(program.wait(), 15) == 0
+        finally:
+            if program.returncode is None:
+                program.kill()
+                await program.wait()
+        lease = await client.get("coordination.k8s.io/v1/Lease", "restless", namespace="default")
+        assert lease["spec"]["holderIdentity"] == ""
+
+
+async def test_a_traceback_without_uvloop_shows_the_failure_alone(project: Path) -> None:
+    (project / "failing.py").write_text(FAILING)
+    (project / "uvloop.py").write_text("raise ModuleNotFoundError('uvloop is hidden', name='uvloop')")
+    async with DevCluster() as cluster:
+        manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "broken"}}
+        await Harness(cluster).client.create(manifest, namespace="default")
+        program = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "kapsa.runtime.operator.entrypoint", "failing:operator"),
+            f"--kubeconfig={cluster.kubeconfig}",
+            cwd=project,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            assert program.stderr is not None
+            logged = await asyncio.wait_for(program.stderr.readuntil(b"RuntimeError: boom"), 30)
+            program.send_signal(signal.SIGTERM)
+            _, rest = await asyncio.wait_for(program.communicate(), 30)
+        finally:
+            if program.returncode is None:
+                program.kill()
+                await program.wait()
+    text = (logged + rest).decode()
+    assert "RuntimeError: boom" in text
+    assert "ModuleNotFoundError" not in text
 
 
 async def test_an_operator_process_killed_at_any_time_reaches_the_same_state(project: Path) -> None:
