@@ -29,6 +29,7 @@ from tests.behaviour.conformance.cases.requests import (
     strategic,
     widget,
 )
+from tests.behaviour.conformance.cases.tables import REQUEST, REQUESTS
 from tests.behaviour.conformance.exchange import Call, Watch
 
 DRY = "dryRun=All"
@@ -42,7 +43,6 @@ NAMESPACES = "/api/v1/namespaces"
 EVENTS = "/api/v1/namespaces/{ns}/events"
 CLAIMS = "/api/v1/namespaces/{ns}/persistentvolumeclaims"
 QUOTAS = "/api/v1/namespaces/{ns}/resourcequotas"
-REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
 READY = merge(
     f"{PODS}/one/status",
@@ -649,4 +649,111 @@ SUBRESOURCES = [
     ),
 ]
 
-CASES = [*CREATES, *ADDRESSES, *UPDATES, *DELETES, *EVICTIONS, *SUBRESOURCES]
+
+def condition(type_: str, **fields: Any) -> dict[str, Any]:
+    return {"type": type_, "status": "True", "reason": "Tested", "message": "tested", **fields}
+
+
+def of_request(name: str, *steps: Call) -> Any:
+    """Return a case with a certificate signing request, which is read and removed at the end."""
+    body = {"metadata": {"name": "dry-{ns}"}, "spec": REQUEST}
+    return dry(name, post(REQUESTS, body), *steps, get(SIGNING), delete(SIGNING))
+
+
+SIGNING = f"{REQUESTS}/dry-{{ns}}"
+APPROVED = {"status": {"conditions": [condition("Approved")]}}
+FAILED = {"status": {"conditions": [condition("Failed")]}}
+CERTIFICATES = [
+    dry(
+        "a create of a certificate request",
+        post(REQUESTS, {"metadata": {"name": "dry-{ns}"}, "spec": REQUEST}, DRY),
+        get(SIGNING),
+    ),
+    of_request(
+        "a replace of an approval",
+        put(f"{SIGNING}/approval", {"metadata": {"name": "dry-{ns}"}, "spec": REQUEST, **APPROVED}, DRY),
+    ),
+    of_request("a patch of an approval", merge(f"{SIGNING}/approval", APPROVED, DRY)),
+    of_request(
+        "an apply to an approval",
+        apply(
+            f"{SIGNING}/approval",
+            {
+                "apiVersion": "certificates.k8s.io/v1",
+                "kind": "CertificateSigningRequest",
+                "metadata": {"name": "dry-{ns}"},
+                **APPROVED,
+            },
+            query=DRY,
+        ),
+    ),
+    of_request(
+        "an approval of a denied request is rejected",
+        merge(f"{SIGNING}/approval", {"status": {"conditions": [condition("Denied")]}}),
+        merge(
+            f"{SIGNING}/approval",
+            {"status": {"conditions": [condition("Denied"), condition("Approved")]}},
+            DRY,
+        ),
+    ),
+    of_request("an approval changes nothing but conditions", merge(f"{SIGNING}/approval", FAILED, DRY)),
+    dry("an approval of no request is 404", merge(f"{REQUESTS}/none-{{ns}}/approval", APPROVED, DRY)),
+    of_request("a status of a certificate request", merge(f"{SIGNING}/status", FAILED, DRY)),
+    of_request(
+        "a replace of a certificate request's status",
+        put(f"{SIGNING}/status", {"metadata": {"name": "dry-{ns}"}, "spec": REQUEST, **FAILED}, DRY),
+    ),
+    of_request("a status that approves is rejected", merge(f"{SIGNING}/status", APPROVED, DRY)),
+    of_request(
+        "a certificate that is none is rejected",
+        merge(f"{SIGNING}/status", {"status": {"certificate": "YQ=="}}, DRY),
+    ),
+]
+
+ROBOT = "/api/v1/namespaces/{ns}/serviceaccounts/default/token"
+TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
+ACCESS = "/apis/authorization.k8s.io/v1"
+LISTING = {"resourceAttributes": {"verb": "list", "resource": "pods", "namespace": "{ns}"}}
+REVIEWS = [
+    dry(
+        "a token is valid",
+        post(ROBOT, {"spec": {"expirationSeconds": 900}}, DRY),
+        post(TOKENS, {"spec": {"token": "{token}"}}),
+    ),
+    dry("a token for too short a time is rejected", post(ROBOT, {"spec": {"expirationSeconds": 1}}, DRY)),
+    dry("a token with an unknown directive", post(ROBOT, {}, "dryRun=Some")),
+    dry(
+        "a token of a missing account is 404",
+        post("/api/v1/namespaces/{ns}/serviceaccounts/none/token", {}, DRY),
+    ),
+    dry(
+        "a review of a token",
+        post(ROBOT, {}),
+        post(TOKENS, {"spec": {"token": "{token}"}}, DRY),
+        post(TOKENS, {"spec": {"token": "none"}}, DRY),
+    ),
+    dry(
+        "a review of access",
+        post(f"{ACCESS}/subjectaccessreviews", {"spec": {**LISTING, "user": "jane"}}, DRY),
+    ),
+    dry("a review of one's own access", post(f"{ACCESS}/selfsubjectaccessreviews", {"spec": LISTING}, DRY)),
+    dry(
+        "a review of access in a namespace",
+        post(
+            f"{ACCESS}/namespaces/{{ns}}/localsubjectaccessreviews",
+            {"metadata": {"namespace": "{ns}"}, "spec": {**LISTING, "user": "jane"}},
+            DRY,
+        ),
+    ),
+    dry(
+        "a review of one's own rules",
+        post(f"{ACCESS}/selfsubjectrulesreviews", {"spec": {"namespace": "{ns}"}}, DRY),
+    ),
+    dry("a review of oneself", post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {}, DRY)),
+    dry(
+        "a review with an unknown directive",
+        post(f"{ACCESS}/selfsubjectaccessreviews", {"spec": LISTING}, "dryRun=Some"),
+    ),
+]
+
+CASES = [*CREATES, *ADDRESSES, *UPDATES, *DELETES, *EVICTIONS, *SUBRESOURCES, *CERTIFICATES, *REVIEWS]

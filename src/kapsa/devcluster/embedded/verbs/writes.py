@@ -36,7 +36,7 @@ Transform = Callable[[Object | None], Object]
 """Turns the live object (None if it does not exist) into the requested one; called again if the live one changes."""
 
 _ATTEMPTS = 5
-_PARTS_OF_PODS = ("ephemeralcontainers", "resize")
+_PARTS = ("approval", "ephemeralcontainers", "resize")
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -208,7 +208,7 @@ async def _prepare_update(backend: Backend, write: WriteRequest, obj: Object, ol
     strategy = backend.strategy(info)
     is_status = write.subresource in ("status", "approval")
     is_whole = write.subresource in ("", "scale")
-    is_part = write.subresource in _PARTS_OF_PODS
+    is_part = write.subresource in _PARTS
     is_system = write.subresource == "binding"
     metadata.keep_system_fields(obj, old)
     if is_status:
@@ -223,13 +223,15 @@ async def _prepare_update(backend: Backend, write: WriteRequest, obj: Object, ol
     metadata.keep_system_fields(obj, old)
     if is_whole:
         strategy.prepare_for_update(obj, old)
-    elif is_status:
-        strategy.prepare_for_status(obj, old)
     elif is_part:
         strategy.prepare_for_part(write.subresource, obj, old)
+    elif is_status:
+        strategy.prepare_for_status(obj, old)
+    if is_status:
+        strategy.complete_conditions(obj, old, backend.now())
     if not (is_status or is_system) and strategy.counts_generations and strategy.raises_generation(obj, old):
         obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-    own = strategy.validate_status(obj, old) if is_status else []
+    own = strategy.validate_status(obj, old) if is_status and not is_part else []
     own += strategy.validate_update(obj, old) if is_whole else []
     own += strategy.validate_part(write.subresource, obj, old) if is_part else []
     check = validate_status if is_status else validate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import ssl
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from cryptography.x509.oid import NameOID
 
 from kapsa.devcluster import DevCluster
 from kapsa.devcluster.embedded.verbs.client import InProcessClient
+from kapsa.devcluster.wire.exchange import Request
 from tests.eventually import eventually
 
 CLIENT = "kubernetes.io/kube-apiserver-client"
@@ -36,6 +38,7 @@ class Requests:
     """The certificate requests of a cluster."""
 
     def __init__(self, cluster: DevCluster) -> None:
+        self._cluster = cluster
         self._client: InProcessClient = cluster.server.client
         self._info = self._client.resource("certificates.k8s.io", "v1", "certificatesigningrequests")
 
@@ -43,8 +46,24 @@ class Requests:
         spec = {"request": pkcs10(name), "signerName": CLIENT, "usages": ["client auth"], **more}
         return await self._client.create(self._info, {"metadata": {"name": name}, "spec": spec})
 
-    async def approve(self, request: dict[str, Any]) -> None:
-        await self._client.update_status(self._info, {**request, "status": {"conditions": [approval()]}})
+    async def patch(self, request: dict[str, Any], subresource: str, **status: Any) -> tuple[int, Any]:
+        """Patch the status by a subresource. Return the status code and the response."""
+        reply = await self._cluster.handle(
+            Request(
+                method="PATCH",
+                path=f"/apis/certificates.k8s.io/v1/certificatesigningrequests/"
+                f"{request['metadata']['name']}/{subresource}",
+                headers={"content-type": "application/merge-patch+json"},
+                body=json.dumps({"status": status}).encode(),
+            )
+        )
+        assert isinstance(reply.body, bytes)
+        return reply.status, json.loads(reply.body)
+
+    async def approve(self, request: dict[str, Any]) -> dict[str, Any]:
+        status, approved = await self.patch(request, "approval", conditions=[approval()])
+        assert status == 200, approved
+        return approved
 
     async def status(self, name: str) -> dict[str, Any]:
         status: dict[str, Any] = self._client.get(self._info, "", name)["status"]
@@ -121,3 +140,38 @@ async def test_a_request_that_is_not_approved_or_of_another_signer_is_not_signed
         await eventually(lambda: requests.status("last"), lambda status: "certificate" in status, "the last")
         assert "certificate" not in await requests.status("waiting")
         assert "certificate" not in await requests.status("other")
+
+
+async def test_the_approval_sets_the_times_of_its_condition_and_no_certificate() -> None:
+    async with DevCluster(http=False, controllers=False) as cluster:
+        requests = Requests(cluster)
+        request = await requests.create("ada")
+        status, approved = await requests.patch(
+            request, "approval", conditions=[approval()], certificate="YQ=="
+        )
+        assert status == 200
+        assert "certificate" not in approved["status"]
+        (condition,) = approved["status"]["conditions"]
+        assert condition["lastUpdateTime"] == condition["lastTransitionTime"] is not None
+
+
+@pytest.mark.parametrize(
+    ("subresource", "status", "message"),
+    [
+        ("status", {"conditions": [approval()]}, 'updates may not add a condition of type "Approved"'),
+        (
+            "approval",
+            {"conditions": [approval(), approval(type="Denied")]},
+            "Approved and Denied conditions are mutually exclusive",
+        ),
+        ("status", {"certificate": "YQ=="}, "must contain at least one CERTIFICATE PEM block"),
+    ],
+)
+async def test_a_status_that_decides_wrongly_is_rejected(
+    subresource: str, status: dict[str, Any], message: str
+) -> None:
+    async with DevCluster(http=False, controllers=False) as cluster:
+        requests = Requests(cluster)
+        code, refused = await requests.patch(await requests.create("ada"), subresource, **status)
+        assert code == 422
+        assert message in refused["message"]

@@ -135,6 +135,9 @@ class Strategy:
     def prepare_for_part(self, subresource: str, obj: Object, old: Object) -> None:
         """Restore the fields that a write to a part of the object must not change."""
 
+    def complete_conditions(self, obj: Object, old: Object, now: str) -> None:
+        """Set the times that the conditions of an updated status lack."""
+
     def raises_generation(self, obj: Object, old: Object) -> bool:
         """Return whether an update changes fields other than metadata and status."""
         for field in obj.keys() | old.keys():

@@ -8,6 +8,7 @@ from typing import Any
 
 from kapsa.devcluster.embedded.kinds import names
 from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
+from kapsa.devcluster.embedded.strategies.policy import certificate_status
 from kapsa.schemas.field_errors import FieldError, duplicate, invalid, not_supported, required
 
 _USAGES = (
@@ -44,6 +45,21 @@ class CertificateSigningRequestStrategy(BuiltInStrategy):
     def reset_for_update(self, obj: Object, old: Object) -> None:
         super().reset_for_update(obj, old)
         obj["spec"] = old["spec"]
+
+    def prepare_for_status(self, obj: Object, old: Object) -> None:
+        certificate_status.keep_approval(obj, old)
+
+    def prepare_for_part(self, subresource: str, obj: Object, old: Object) -> None:
+        certificate_status.keep_all_but_conditions(obj, old)
+
+    def complete_conditions(self, obj: Object, old: Object, now: str) -> None:
+        certificate_status.set_times(obj, old, now)
+
+    def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
+        return certificate_status.validate(obj, old, approves=False)
+
+    def validate_part(self, subresource: str, obj: Object, old: Object) -> list[FieldError]:
+        return certificate_status.validate(obj, old, approves=True)
 
     def validate_create(self, obj: Object) -> list[FieldError]:
         spec = obj.get("spec") or {}
