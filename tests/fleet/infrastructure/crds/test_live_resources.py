@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,7 @@ from tests.fleet.domain.crds.resources import crd, object_of, resource, version
 from tests.fleet.served_kinds import served
 
 CLUSTER = uuid.uuid4()
-COUNT = 45
+COUNT, MANY = 45, 10_000
 NAME = "widgets.example.com"
 
 
@@ -36,14 +38,7 @@ async def test_the_resources_of_a_cluster_are_judged_by_the_crd_that_it_would_ge
         await client.create(crd())
         await eventually(lambda: served(client, "example.com/v1/Widget"), bool, "the kind to be served")
         for number in range(COUNT):
-            await client.create(
-                {
-                    "apiVersion": "example.com/v1",
-                    "kind": "Widget",
-                    "metadata": {"name": f"w{number}", "namespace": "default"},
-                    "spec": {"size": number},
-                }
-            )
+            await client.create(widget(number))
     present = await live.definition(CLUSTER, NAME)
     assert present is not None
     limited = crd(version("v1", resource(object_of({"size": {"type": "integer", "maximum": 41}}))))
@@ -51,6 +46,50 @@ async def test_the_resources_of_a_cluster_are_judged_by_the_crd_that_it_would_ge
     verdict = await judge_resources(limited, live.pages(CLUSTER, present))
     assert sizes == [20, 20, 5]
     assert (verdict.checked, verdict.rejected) == (COUNT, 3)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+async def test_ten_thousand_resources_of_a_cluster_are_judged_in_pages(cluster: DevCluster) -> None:
+    async with Client.connect(kubeconfig=cluster.kubeconfig) as client:
+
+        @asynccontextmanager
+        async def connect(_: uuid.UUID) -> AsyncIterator[Client]:
+            yield client
+
+        await client.create(crd())
+        await eventually(lambda: served(client, "example.com/v1/Widget"), bool, "the kind to be served")
+
+        async def create(numbers: range) -> None:
+            for number in numbers:
+                await client.create(widget(number))
+
+        await asyncio.gather(*(create(range(first, MANY, 20)) for first in range(20)))
+        live = ClusterResources(connect)
+        present = await live.definition(CLUSTER, NAME)
+        assert present is not None
+        sizes: list[int] = []
+
+        async def pages() -> AsyncIterator[Sequence[Mapping[str, Any]]]:
+            async for page in live.pages(CLUSTER, present):
+                sizes.append(len(page))
+                yield page
+
+        limited = crd(version("v1", resource(object_of({"size": {"type": "integer", "maximum": MANY - 4}}))))
+        verdict = await judge_resources(limited, pages())
+    assert (verdict.checked, verdict.rejected) == (MANY, 3)
+    assert sum(sizes) == MANY
+    assert len(sizes) >= 10
+    assert max(sizes) <= 1_000
+
+
+def widget(number: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "Widget",
+        "metadata": {"name": f"w{number}", "namespace": "default"},
+        "spec": {"size": number},
+    }
 
 
 async def test_a_cluster_that_does_not_answer_is_reported_in_one_sentence() -> None:
