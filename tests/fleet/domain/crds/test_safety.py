@@ -19,9 +19,11 @@ from kapsa.schemas.schema import Schema
 from kapsa.schemas.validation import validate
 from tests.fleet.domain.crds.generator import Pairs, Raw
 
-ALL_PAIRS = 13_500
-"""Of these more than 10,000 are structural."""
+ALL_PAIRS = 20_000
+SAFE_PAIRS = 10_000
+"""Pairs of different schemas that are called safe, of all of them."""
 SAMPLED_PAIRS = 150
+SAMPLED_SAFE_PAIRS = 45
 OBJECTS = 8
 
 
@@ -70,6 +72,8 @@ def test_no_object_breaks_a_pair_that_is_called_safe(
             return
         counts["pairs"] += 1
         for before, after in ((old, new), (new, old)):
+            if before == after:
+                continue
             findings = compare_schemas(parse_schema(before), parse_schema(after))
             if worst(findings) is not ChangeSeverity.SAFE:
                 continue
@@ -93,4 +97,4 @@ def test_no_object_breaks_a_pair_that_is_called_safe(
         f"CRD pairs: {counts['pairs']} compared both ways, {counts['safe']} called safe, {counts['objects']} objects",
     )
     assert counts["pairs"] > total * 0.4
-    assert counts["safe"] > counts["pairs"] * 0.3
+    assert counts["safe"] >= (SAFE_PAIRS if sample is None else SAMPLED_SAFE_PAIRS)
