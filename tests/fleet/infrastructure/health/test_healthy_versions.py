@@ -19,6 +19,7 @@ from kapsa.fleet.domain.health import (
     record_check,
     record_unknown,
 )
+from kapsa.fleet.infrastructure.health import conversion_prober, webhook_prober
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.runtime.testing import Sample
 from tests.fleet.infrastructure.health.operator_fixture import CLUSTER, DIGEST, RELEASE, OperatorFixture
@@ -29,6 +30,7 @@ RUNS = 200
 SAMPLED = 4
 MOST_CHECKS = 40
 WIDGETS = tuple(f"w{number}" for number in range(10))
+WRITES = ("patch", "update")
 BUSY = Answer(code=429, reason="TooManyRequests", message="busy", retry_after=0)
 
 
@@ -70,6 +72,30 @@ async def test_the_delays_of_retries_do_not_make_a_webhook_slow(
     check = next(each for each in health.checks if each.kind is CheckKind.WEBHOOKS)
     assert (check.evidence, rule.fired) == (Evidence.HEALTHY, 1)
     assert webhooks.calls >= 3
+
+
+@pytest.mark.parametrize("status", [429, 503, 504])
+async def test_an_api_server_that_stays_busy_proves_nothing_about_webhooks_and_conversions(
+    busy_operator: OperatorFixture, webhooks: WebhookServer, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    for module in (webhook_prober, conversion_prober):
+        monkeypatch.setattr(module, "_SECONDS", 0.5)
+    await busy_operator.define(conversion=webhooks.conversion())
+    await busy_operator.create_widgets(1)
+    await busy_operator.install(webhooks.configuration())
+    await busy_operator.settle()
+    faults = busy_operator.cluster.faults
+    assert faults is not None
+    answer = Answer(code=status, reason="", message="busy", retry_after=1)
+    rules = [faults.add(FaultRule(verb=verb, resource="widgets", action=answer, times=0)) for verb in WRITES]
+    try:
+        health = await busy_operator.observe()
+    finally:
+        for rule in rules:
+            faults.remove(rule)
+    checks = {each.kind: (each.evidence, each.reason) for each in health.checks}
+    assert checks[CheckKind.WEBHOOKS] == (Evidence.UNKNOWN, "WebhookBlocked")
+    assert checks[CheckKind.CONVERSION][0] is not Evidence.FAILING
 
 
 @pytest.mark.sampled(4)

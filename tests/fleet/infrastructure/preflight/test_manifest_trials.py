@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,7 +19,7 @@ from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.preflight.manifest_trials import DryRunTrials
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.trials import PresentRelease, TrialReport, TrialRequest
-from kapsa.runtime import Client
+from kapsa.runtime import ApiStatus, Client, TooManyRequests
 from tests.eventually import eventually
 from tests.fleet.charts import crd, operator_chart
 
@@ -315,6 +315,24 @@ async def test_a_cluster_that_does_not_answer_is_unreachable() -> None:
     )
     with pytest.raises(ClusterUnreachable, match="did not answer within 120 seconds"):
         await DryRunTrials(refuse).attempt(request)
+
+
+@pytest.mark.parametrize("namespace", ["widgets", "not-yet"])
+async def test_a_busy_api_server_is_unreachable_and_no_problem_of_the_plan(
+    target: Cluster, monkeypatch: pytest.MonkeyPatch, namespace: str
+) -> None:
+    def busy_for_dry_runs(act: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def answer(*arguments: Any, **options: Any) -> Any:
+            if options.get("dry_run"):
+                raise TooManyRequests(ApiStatus(message="too many requests", code=429))
+            return await act(*arguments, **options)
+
+        return answer
+
+    for verb in ("create", "apply"):
+        monkeypatch.setattr(target.client, verb, busy_for_dry_runs(getattr(target.client, verb)))
+    with pytest.raises(ClusterUnreachable, match="too many requests"):
+        await target.attempt(manifest(config()), release=ReleaseRef("widget", namespace))
 
 
 def hook(name: str, events: str, **data: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from kapsa.fleet.domain.health.webhooks import ProbeFacts, ProbeOutcome
 from kapsa.fleet.infrastructure.clusters.answers import reason_of
 from kapsa.fleet.infrastructure.health.resource_reader import CrdContent, CrdVersion
 from kapsa.fleet.infrastructure.health.sample_objects import minimal_object
-from kapsa.fleet.infrastructure.health.timed_calls import TimedCalls
+from kapsa.fleet.infrastructure.health.timed_calls import ServerBusy, TimedCalls
 from kapsa.runtime import ApiError, BadRequest, Client, Forbidden, Invalid, TransportError
 
 __all__ = ["ConversionProber"]
@@ -44,8 +44,10 @@ class ConversionProber:
     async def _version(self, crd: CrdContent, version: CrdVersion) -> ProbeFacts:
         name = f"conversion of {crd.metadata.name} to {version.name}"
         try:
-            async with asyncio.timeout(_SECONDS):
+            async with self._calls.limited(_SECONDS):
                 outcome, message, seconds = await self._round_trip(crd, version)
+        except ServerBusy as error:
+            return ProbeFacts(CheckKind.CONVERSION, name, ProbeOutcome.BLOCKED, str(error))
         except TimeoutError:
             message = f"no answer within {_SECONDS:g} seconds: timeout"
             return ProbeFacts(CheckKind.CONVERSION, name, ProbeOutcome.FAILED, message)

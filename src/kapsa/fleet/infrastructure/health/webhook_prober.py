@@ -22,9 +22,9 @@ from kapsa.fleet.infrastructure.health.sample_objects import (
     minimal_object,
     selects,
 )
-from kapsa.fleet.infrastructure.health.timed_calls import TimedCalls
+from kapsa.fleet.infrastructure.health.timed_calls import ServerBusy, TimedCalls
 from kapsa.fleet.infrastructure.operations.handover.idle_marks import is_idle
-from kapsa.runtime import ApiError, Client, NotFound, TooManyRequests, TransportError, Unavailable
+from kapsa.runtime import ApiError, Client, NotFound, Timeout, TooManyRequests, TransportError, Unavailable
 
 __all__ = ["CONFIGURATIONS", "WebhookProber"]
 
@@ -105,6 +105,8 @@ class WebhookProber:
             if seconds - usual >= _SLOW:
                 answer, again = await self._timed(write)
                 seconds = min(seconds, again)
+        except ServerBusy as error:
+            return [_facts(each.name, ProbeOutcome.BLOCKED, str(error)) for each in webhooks]
         except TimeoutError:
             message = f"a dry-run write got no answer within {_SECONDS:g} seconds"
             return [_facts(each.name, ProbeOutcome.FAILED, f"{message}: timeout") for each in webhooks]
@@ -114,7 +116,7 @@ class WebhookProber:
         return [await self._failure(each, answer, extra) for each in webhooks]
 
     async def _timed(self, write: _Write) -> tuple[Any, float]:
-        async with asyncio.timeout(_SECONDS):
+        async with self._calls.limited(_SECONDS):
             return await self._calls.run(write.send())
 
     async def _failure(self, webhook: _Webhook, error: Exception, seconds: float) -> ProbeFacts:
@@ -127,7 +129,7 @@ class WebhookProber:
             return _facts(webhook.name, ProbeOutcome.ANSWERED, seconds=seconds)
         if isinstance(error, TransportError):
             raise error
-        if not isinstance(error, ApiError) or isinstance(error, TooManyRequests | Unavailable):
+        if not isinstance(error, ApiError) or isinstance(error, TooManyRequests | Unavailable | Timeout):
             return _facts(webhook.name, ProbeOutcome.BLOCKED, text)
         # The write is refused for what it is, by a schema, a quota or somebody else's webhook.
         reached = await self._endpoints(webhook, text)

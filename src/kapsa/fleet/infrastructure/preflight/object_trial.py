@@ -41,6 +41,8 @@ _DENIED = re.compile(
     r"admission webhook|ValidatingAdmissionPolicy|MutatingAdmissionPolicy|exceeded quota|violates "
 )
 _NO_DRY_RUN = "does not support dry run"
+_NO_EVIDENCE = (Unauthorized, TooManyRequests, Unavailable, ServerTimeout)
+"""Errors that prove nothing about the object."""
 
 
 class ObjectOutcome(msgspec.Struct, frozen=True):
@@ -106,6 +108,8 @@ class ObjectTrial:
         body["metadata"] |= {"name": f"kapsa-preflight-{uuid.uuid4().hex[:8]}", "namespace": _STAND_IN}
         try:
             await self._client.create(body, namespace=_STAND_IN, field_manager=MANAGER, dry_run=True)
+        except _NO_EVIDENCE:
+            raise
         except ApiError as error:
             problems, notices = self._judge(error, name)
             notices += tuple(
@@ -126,8 +130,8 @@ class ObjectTrial:
             applied = await self._client.apply(
                 self._owned(content), force=force, namespace=namespace, field_manager=MANAGER, dry_run=True
             )
-        except (Unauthorized, TooManyRequests, Unavailable, ServerTimeout):
-            raise  # says nothing about the object
+        except _NO_EVIDENCE:
+            raise
         except ApiError as error:
             return {}, error
         return applied, None
