@@ -45,7 +45,9 @@ class ControllerRecord:
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.wait(tasks)
+        for task in tasks:
+            assert task.cancelled(), f"a watch ended early, and events are missing: {task.exception()!r}"
 
     async def _watch(self, client: Client, kind: str) -> None:
         async for event in client.watch(kind):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from kapsa.fleet.settings import FleetSettings
-from kapsa.fleet.testing.sample_chart import ControllerBehaviour, gadget_crd
+from kapsa.fleet.testing.sample_chart import GROUP, ControllerBehaviour, gadget_crd
 from tests.fleet.rollouts.live_fleet import CANARY, GREEN, ROLLING, LiveFleet, live_fleet, sample_chart
 
 TEN = {f"c-{number:02}": "Dev" if number < 6 else "Staging" for number in range(9)} | {"prod": "Production"}
@@ -75,16 +75,30 @@ async def install_and_roll(fleet: LiveFleet, clusters: Iterable[str]) -> None:
     await fleet.finish(await fleet.deploy("1.0.0", "Direct", forceReason="a first install"))
     await fleet.create_gadgets(5)
     before = await fleet.content()
+    assert await serving_clusters(fleet, "finish") == set()
 
     done = await fleet.finish(await fleet.deploy("2.0.0", "Rolling", ROLLING))
     assert [len(stage["clusters"]) for stage in done["deployment"]["stages"]] == [1] * len(fleet.clusters)
     assert await fleet.versions() == dict.fromkeys(clusters, "2.0.0")
+    assert await serving_clusters(fleet, "finish") == set(clusters)
 
     done = await fleet.finish(await fleet.deploy("3.0.0", "BlueGreen", GREEN))
     gaps = [each["handOverGapSeconds"] for each in done["clusters"]]
     assert all(gap is not None and 0 <= gap < 60 for gap in gaps), gaps
     assert await fleet.versions() == dict.fromkeys(clusters, "3.0.0")
     assert await fleet.content() == before
+
+
+async def serving_clusters(fleet: LiveFleet, field: str) -> set[str]:
+    """Return the clusters whose CRD has a field in the spec of Gadgets."""
+    kind = "apiextensions.k8s.io/v1/CustomResourceDefinition"
+    serving: set[str] = set()
+    for name, client in fleet.clients.items():
+        crd = await client.get(kind, f"gadgets.{GROUP}")
+        schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        if field in schema["properties"]["spec"]["properties"]:
+            serving.add(name)
+    return serving
 
 
 async def log_levels(fleet: LiveFleet) -> dict[str, str]:
