@@ -136,8 +136,18 @@ async def test_a_bad_version_is_caught_by_its_own_check_and_every_resource_stays
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(
+    ("behaviour", "cause"),
+    [
+        (ControllerBehaviour.BREAKS_SOME, "newly not current"),
+        (ControllerBehaviour.CRASHES, "crashes in a loop"),
+    ],
+)
 async def test_a_bad_version_is_back_within_three_minutes_of_its_third_failed_check_on_finished_stages_too(
-    settings: FleetSettings, record_property: Callable[[str, object], None]
+    settings: FleetSettings,
+    record_property: Callable[[str, object], None],
+    behaviour: ControllerBehaviour,
+    cause: str,
 ) -> None:
     checks = msgspec.structs.replace(settings, health_check_seconds=10)
     async with live_fleet(checks, TWO) as fleet:
@@ -145,7 +155,8 @@ async def test_a_bad_version_is_back_within_three_minutes_of_its_third_failed_ch
         await fleet.finish(await fleet.deploy("1.0.0", "Direct"))
         await fleet.create_gadgets(GADGETS)
         await fleet.await_reconciled()
-        bad = {"environmentValues": {"Staging": {"behaviour": ControllerBehaviour.BREAKS_SOME}}}
+        before = await fleet.content()
+        bad = {"environmentValues": {"Staging": {"behaviour": behaviour}}}
         status, answer = await fleet.admin.call("PATCH", "/operators/gadget-operator", bad)
         assert status == 200, answer
 
@@ -156,9 +167,11 @@ async def test_a_bad_version_is_back_within_three_minutes_of_its_third_failed_ch
             deployment
         )
         assert await fleet.versions() == dict.fromkeys(TWO, "1.0.0")
-        seconds = await rollback_seconds(fleet, ended, "staging-1", cause="newly not current")
+        assert await fleet.content() == before
+        seconds = await rollback_seconds(fleet, ended, "staging-1", cause=cause)
         record_property(
-            "sweep", f"a rollback of two stages took {seconds:.1f} s after the third failed check"
+            "sweep",
+            f"{behaviour}: a rollback of two stages took {seconds:.1f} s after the third failed check",
         )
         assert seconds < LIMIT, await fleet.story(deployment)
 
