@@ -68,6 +68,14 @@ FILES = {
     "manifests/app.yaml": workload("from-manifests"),
 }
 HELM = {"type": "helm", "path": "./charts/app"}
+PASSWORD = """
+apiVersion: v1
+kind: Secret
+metadata: {name: database}
+stringData:
+  password: {{ randAlphaNum 32 | quote }}
+  image: {{ .Values.image.tag | quote }}
+"""
 KUSTOMIZE = {"type": "kustomize", "path": "kustomize/preview"}
 IMAGE = {"type": "image"}
 MANIFESTS = {"type": "manifest", "path": "manifests"}
@@ -80,17 +88,21 @@ PREVIEW = preview_name(BRANCH)
 
 
 @pytest_asyncio.fixture
-async def e2e(
+async def stopped(
     sandbox: Sandbox, git_repository: GitRepository, registry_server: RegistryServer, tmp_path: Path
 ) -> AsyncIterator[EndToEnd]:
+    """The application on a cluster where no operator runs yet."""
     git_repository.commit(FILES, message="Add the application")
-    async with (
-        with_controllers(EndToEnd(sandbox, git_repository, registry_server, tmp_path)) as made,
-        made.operator(),
-    ):
-        await made.pool()
-        await made.registry_resource()
+    async with with_controllers(EndToEnd(sandbox, git_repository, registry_server, tmp_path)) as made:
         yield made
+
+
+@pytest_asyncio.fixture
+async def e2e(stopped: EndToEnd) -> AsyncIterator[EndToEnd]:
+    async with stopped.operator():
+        await stopped.pool()
+        await stopped.registry_resource()
+        yield stopped
 
 
 async def push(e2e: EndToEnd, text: str, branch: str = BRANCH, **files: str) -> str:
@@ -123,6 +135,32 @@ async def test_a_pushed_branch_becomes_a_preview_with_image_host_and_certificate
     assert {each.type: each.status for each in ready.status.conditions} == dict.fromkeys(
         ["NamespaceReady", "BuildReady", "DeploymentReady", "IngressReady", "TLSReady", "Ready"], "True"
     )
+
+
+async def database(e2e: EndToEnd) -> dict[str, str]:
+    """Return the values of the Secret that the chart generates, in base64."""
+    secret = await e2e.client.get("v1/Secret", "database", namespace=e2e.namespace_of(PREVIEW))
+    values: dict[str, str] = secret["data"]
+    return values
+
+
+async def test_a_password_that_a_chart_generates_outlives_a_restart_and_a_push(stopped: EndToEnd) -> None:
+    async with stopped.operator():
+        await stopped.pool()
+        await stopped.registry_resource()
+        await stopped.project(HELM)
+        first = await push(stopped, "one", **{"charts/app/templates/password.yaml": PASSWORD})
+        await stopped.ready(PREVIEW, commit=first)
+        before = await database(stopped)
+    async with stopped.operator():
+        await stopped.poll()
+        await stopped.sandbox.at_rest(5)
+        assert await database(stopped) == before, "the operator has rendered the chart again"
+        second = await push(stopped, "two")
+        await stopped.ready(PREVIEW, commit=second)
+        after = await database(stopped)
+    assert after["password"] == before["password"]
+    assert after["image"] != before["image"], "the rest of the Secret follows the push"
 
 
 async def test_a_project_is_deployed_from_chart_kustomization_manifests_and_image_in_turn(
