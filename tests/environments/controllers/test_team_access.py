@@ -96,6 +96,73 @@ async def test_a_person_who_leaves_the_team_loses_the_access_and_a_new_one_gets_
         await have(tenant, namespace, {"second": set()})
 
 
+WORK = (
+    ("patch", "catalyst.catalyst.dev", "environments"),
+    ("create", "", "secrets"),
+)
+"""What an editor does in the namespace of a project."""
+USE = (
+    ("get", "apps", "deployments"),
+    ("delete", "", "pods"),
+    ("create", "", "pods/exec"),
+)
+"""What an editor does in the namespace of an environment."""
+NEVER = (
+    ("get", "", "secrets"),
+    ("patch", "apps", "deployments"),
+    ("create", "", "pods"),
+    ("delete", "networking.k8s.io", "networkpolicies"),
+    ("patch", "catalyst.catalyst.dev", "environments/status"),
+)
+"""What nobody of the team may do in the namespace of an environment."""
+
+
+async def allowed(tenant: Tenant, name: str, namespace: str, *requests: tuple[str, str, str]) -> list[bool]:
+    """Return whether a user may do each of these, as `kubectl auth can-i` does."""
+    answers = []
+    for verb, group, resource in requests:
+        kind, _, subresource = resource.partition("/")
+        attributes = {
+            "namespace": namespace,
+            "verb": verb,
+            "group": group,
+            "resource": kind,
+            "subresource": subresource,
+        }
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "metadata": {},
+            "spec": {"user": name, "resourceAttributes": attributes},
+        }
+        answers.append(bool((await tenant.client.create(review))["status"]["allowed"]))
+    return answers
+
+
+async def test_the_api_server_lets_an_editor_work_until_the_binding_is_withdrawn(tenant: Tenant) -> None:
+    await installed(tenant)
+    await bind(tenant, "edit", user(name := f"editor-{tenant.sandbox.unique}"))
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    inside = tenant.namespace_of("one")
+
+    async def has_all() -> bool:
+        return all(
+            [*await allowed(tenant, name, tenant.home, *WORK), *await allowed(tenant, name, inside, *USE)]
+        )
+
+    async def has_none() -> bool:
+        return not any(
+            [*await allowed(tenant, name, tenant.home, *WORK), *await allowed(tenant, name, inside, *USE)]
+        )
+
+    await tenant.sandbox.until(has_all, "the editor may work in both namespaces")
+    assert not any(await allowed(tenant, name, inside, *NEVER))
+    await tenant.client.delete(ROLE_BINDING, "people-edit", namespace=tenant.name)
+    await tenant.sandbox.until(has_none, "the editor may do nothing in either", seconds=180)
+
+
 async def test_nobody_gets_access_by_other_roles_or_other_namespaces(tenant: Tenant) -> None:
     await installed(tenant)
     await tenant.sandbox.make_namespace(other := f"{tenant.name}-other")
