@@ -239,9 +239,31 @@ async def test_a_mistake_is_answered_by_what_to_do(developer: Developer) -> None
     assert "catalyst.dev/approved-commit" not in annotations
 
 
+async def test_the_log_of_a_failed_build_is_that_of_the_build_and_of_nothing_else(
+    developer: Developer,
+) -> None:
+    failure = {
+        "step": "build",
+        "reason": "BuildFailed",
+        "message": "failed",
+        "logTail": "RUN make\nerror: 1\n",
+    }
+
+    async def fail(**other: str) -> None:
+        status = {"status": {"failure": {**failure, **other}}}
+        await developer.client.patch(
+            Environment, "cart", status, namespace=developer.home, subresource="status"
+        )
+
+    await fail()
+    assert await developer.kapsa("logs", "cart", "--build") == "RUN make\nerror: 1\n"
+    await fail(step="apply", reason="Unhealthy")
+    assert "has no failed build" in await developer.refusal("logs", "cart", "--build")
+
+
 async def test_logs_are_those_of_all_pods_and_are_marked_if_there_are_several(developer: Developer) -> None:
     if developer.cluster.engine == "real":
-        pytest.skip("the logs of pods are set through the embedded engine")
+        pytest.skip("its nodes are simulated by kwok, and no kubelet serves the logs of their pods")
     namespace = f"{developer.home}-cart"
     developer.cluster.workloads.logs(f"{namespace}/web", "hello\nworld\n")
     developer.cluster.workloads.logs(f"{namespace}/worker", "working\n")

@@ -73,7 +73,7 @@ def logs(
 
 def _print_build(environment: Environment) -> None:
     failure = environment.status.failure
-    if failure is None or not failure.log_tail:
+    if failure is None or failure.step != "build" or not failure.log_tail:
         raise TargetError(
             f"environment {environment.name} has no failed build; the log of a running build is kept by the operator, and "
             "its end is shown here if it fails"
