@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from structlog.testing import capture_logs
 
 from kapsa.devcluster.faults import Cut, Drop, FaultPlan, FaultRule
 from kapsa.runtime import Context, Operator, Watch
@@ -31,15 +32,22 @@ async def test_a_controller_waits_while_a_watch_is_staler_than_its_limit(
     await harness.clock.sleep(10)
     assert controller.runs == ["soon"], "a minute is within the limit"
     await harness.clock.sleep(120)
-    await harness.apply(app("late"))
-    await harness.clock.sleep(60)
+    with capture_logs() as logs:
+        await harness.apply(app("late"))
+        await harness.clock.sleep(60)
     assert controller.runs == ["soon"]
+    (line,) = [each for each in logs if each["event"] == "cache is too old to act on, the controller waits"]
+    assert (line["log_level"], line["controller"], line["max_staleness"]) == ("error", "app", 120.0)
+    assert [each.partition(":")[0] for each in line["watches"]] == ["v1/ConfigMap"]
     ready, report = running.health.report(running.health.ready)
     assert not ready
     assert "controller app: stopped, its cache is too old to act on: v1/ConfigMap" in report
     assert 'controller_stale_watches{controller="app"} 1.0' in running.metrics.render().decode()
     faults.clear()
-    await harness.clock.sleep(60)
+    with capture_logs() as logs:
+        await harness.clock.sleep(60)
+    fresh = [each for each in logs if each["event"] == "watches are fresh again, the controller goes on"]
+    assert [each["controller"] for each in fresh] == ["app"]
     assert controller.runs == ["soon", "late"]
     assert running.health.report(running.health.ready)[0]
 

@@ -8,8 +8,9 @@ import time
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
-from kapsa.devcluster.faults import Delay, Drop, FaultPlan, FaultRule
+from kapsa.devcluster.faults import Cut, Delay, Drop, FaultPlan, FaultRule
 from kapsa.runtime import ClientError, Context, LeaderElection, Operator, WriteRefused
 from kapsa.runtime.clock import SystemClock
 from kapsa.runtime.testing import Harness
@@ -42,6 +43,39 @@ async def test_one_replica_leads_and_the_other_keeps_its_caches_warm(harness: Ha
     assert [each.name for each in standby.reconcilers[0].informers[0].store] == ["a"]
     assert "standing by, caches warm" in standby.health.report(standby.health.ready)[1]
     assert (await lease(harness))["leaseTransitions"] == 0
+
+
+async def test_a_new_leader_reports_which_watches_it_waits_for_and_how_long(
+    harness: Harness, faults: FaultPlan
+) -> None:
+    await harness.install(App)
+    working, waiting = Recorder(owns=("v1/ConfigMap",)), Recorder(owns=("v1/ConfigMap",))
+    await harness.start(Operator(controllers=[working], leader_election="lock"), name="first")
+    await harness.clock.sleep(5)
+    second = Operator(controllers=[waiting], leader_election="lock", debug_port=0)
+    standby = await harness.start(second, name="second")
+    await harness.clock.sleep(5)
+    unreachable = faults.add(FaultRule(action=Drop(), resource="configmaps", client="second", times=0))
+    faults.order(Cut(), resource="configmaps", client="second")
+    with capture_logs() as logs:
+        await harness.stop("first")
+        await harness.clock.sleep(30)
+        await harness.apply(app("a"))
+        ready, report = standby.health.report(standby.health.ready)
+        assert ready
+        assert "controller app: waits for v1/ConfigMap to catch up" in report
+        assert standby.inspection is not None
+        (controller,) = standby.inspection.report().controllers
+        assert controller.state == "waits for v1/ConfigMap to catch up"
+        faults.remove(unreachable)
+        await harness.clock.sleep(60)
+    assert (working.runs, waiting.runs) == ([], ["a"])
+    assert "controller app: working" in standby.health.report(standby.health.ready)[1]
+    by_event = {each["event"]: each for each in logs}
+    begin = by_event["controller waits for its watches to catch up"]
+    assert begin["controller"] == "app"
+    assert sorted(begin["watches"]) == ["example.com/v1/App", "v1/ConfigMap"]
+    assert 30 < by_event["watches caught up"]["seconds"] < 90
 
 
 async def test_a_lease_released_on_stop_is_taken_over_at_once(harness: Harness) -> None:

@@ -345,7 +345,22 @@ class ClusterRun:
             yield f"watch {informer.scope}", _watch_check(informer)
         for reconciler, fence in self._fences.items():
             part = f" shard {fence.shard.index}" if fence.shard is not None else ""
-            yield f"controller {reconciler.name}{part}", _controller_check(reconciler)
+            yield f"controller {reconciler.name}{part}", self._controller_check(reconciler)
+
+    def _controller_check(self, reconciler: Reconciler) -> Check:
+        def check() -> HealthCheckResult:
+            if outdated := self.catching_up(reconciler):
+                return HealthCheckResult(ok=True, text=f"waits for {_scopes(outdated)} to catch up")
+            return _controller_health(reconciler)
+
+        return check
+
+    def catching_up(self, reconciler: Reconciler) -> list[Informer]:
+        """Return the watches without a list from this tenure: a controller that may work waits for them."""
+        elector = self._fences[reconciler].elector
+        if elector is None or not elector.is_leader or reconciler.working or reconciler.waiting_for:
+            return []
+        return [informer for informer in reconciler.informers if informer.listed_at < elector.leading_since]
 
     def summary(self) -> HealthCheckResult:
         """Return all checks as one. Trouble in one of many clusters is reported, and leaves the process ready."""
@@ -380,18 +395,17 @@ def _watch_check(informer: Informer) -> Check:
     return check
 
 
-def _controller_check(reconciler: Reconciler) -> Check:
-    def check() -> HealthCheckResult:
-        waiting = reconciler.waiting_for
-        if not waiting:
-            if reconciler.working and (stale := reconciler.stale):
-                why = "; ".join(f"{informer.scope}: {informer.describe()}" for informer in stale)
-                return HealthCheckResult(ok=False, text=f"stopped, its cache is too old to act on: {why}")
-            return HealthCheckResult(ok=True, text="working" if reconciler.working else "standing by")
-        missing = all(informer.state is State.MISSING and informer.installable for informer in waiting)
-        why = "; ".join(
-            f"{informer.scope}: {informer.trouble or informer.state.value}" for informer in waiting
-        )
-        return HealthCheckResult(ok=missing, text=f"waits for {why}", degraded=missing)
+def _scopes(informers: Sequence[Informer]) -> str:
+    return ", ".join(str(informer.scope) for informer in informers)
 
-    return check
+
+def _controller_health(reconciler: Reconciler) -> HealthCheckResult:
+    waiting = reconciler.waiting_for
+    if not waiting:
+        if reconciler.working and (stale := reconciler.stale):
+            why = "; ".join(f"{informer.scope}: {informer.describe()}" for informer in stale)
+            return HealthCheckResult(ok=False, text=f"stopped, its cache is too old to act on: {why}")
+        return HealthCheckResult(ok=True, text="working" if reconciler.working else "standing by")
+    missing = all(informer.state is State.MISSING and informer.installable for informer in waiting)
+    why = "; ".join(f"{informer.scope}: {informer.trouble or informer.state.value}" for informer in waiting)
+    return HealthCheckResult(ok=missing, text=f"waits for {why}", degraded=missing)

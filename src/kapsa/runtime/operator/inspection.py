@@ -204,7 +204,7 @@ def _controller_report(
         cluster=run.cluster,
         shard=fence.shard.index if fence.shard is not None else None,
         holder=_holder(fence),
-        state=_state(reconciler, fence),
+        state=_state(reconciler, run),
         workers=reconciler.controller.max_concurrent_reconciles,
         running=len(running),
         waiting=len(queue),
@@ -215,11 +215,14 @@ def _controller_report(
     )
 
 
-def _state(reconciler: Reconciler, fence: Fence) -> str:
+def _state(reconciler: Reconciler, run: ClusterRun) -> str:
+    fence = run.fence(reconciler)
     if _elsewhere(fence) and not reconciler.working:
         return f"held by {_holder(fence) or 'no replica'}"
     if waiting := reconciler.waiting_for:
         return f"waits for {', '.join(str(informer.scope) for informer in waiting)}"
+    if outdated := run.catching_up(reconciler):
+        return f"waits for {', '.join(str(informer.scope) for informer in outdated)} to catch up"
     if not reconciler.working:
         return "standing by"
     if stale := reconciler.stale:
