@@ -1,7 +1,8 @@
 """A leader never works from a cache that missed what another leader wrote.
 
 Replica A leads and is cut off. B leads, creates one child with a generated name for each resource, and dies. A's
-connections return one by one: to the lease, and to each of its watches, in any order. A name does not protect here: a
+connections return one by one: to the lease, and to each of its watches, in any order, while B still writes or after it.
+The kind of the children is declared, or added by `ctx.watch`. A name does not protect here: a
 leader with an old cache would create every child a second time.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 import pytest
@@ -20,7 +22,7 @@ from kapsa.runtime.testing import Harness, Sample
 from kapsa.runtime.testing._sweep_report import run_points
 from tests.runtime.sample_app import App, Recorder, app
 
-pytestmark = [pytest.mark.virtual_time, pytest.mark.timeout(600)]  # 240 orders in one test, in --full
+pytestmark = [pytest.mark.virtual_time, pytest.mark.timeout(900)]  # 480 orders in one test, in --full
 
 RESOURCES = 5
 CUT_OFF = ("leases", "apps", "configmaps", "secrets")
@@ -29,17 +31,19 @@ PAUSES = (7.0, 40.0)
 
 
 class Order(msgspec.Struct, frozen=True):
-    """One order of what returns to A, and what disturbs it in between."""
+    """One order of what returns to A, and what disturbs it in between or once B is dead."""
 
     returns: tuple[str, ...]
     b_dies_after: int
     pause: float
     disturbance: str
+    disturbed: Literal["from the first return", "after B"]
+    watch: Literal["declared", "added"]
 
     def __str__(self) -> str:
         steps = list(self.returns)
         steps.insert(self.b_dies_after, "B dies")
-        return f"{', '.join(steps)}; {self.pause:.0f} s apart; {self.disturbance}"
+        return f"{', '.join(steps)}; {self.pause:.0f} s apart; {self.disturbance} {self.disturbed}; {self.watch} watch"
 
 
 DISTURBANCES: dict[str, Callable[[FaultPlan], object]] = {
@@ -52,25 +56,42 @@ DISTURBANCES: dict[str, Callable[[FaultPlan], object]] = {
         FaultRule(action=Answer(code=500), verb="watch", client="a", times=3)
     ),
 }
+DISTURBED: tuple[Literal["from the first return", "after B"], ...] = ("from the first return", "after B")
+WATCHES: tuple[Literal["declared", "added"], ...] = ("declared", "added")
 ORDERS = [
-    Order(returns, b_dies_after, pause, disturbance)
-    for returns in itertools.permutations(CUT_OFF)
+    # Each order gets two of the four: both times of the disturbance, and both watches.
+    Order(returns, b_dies_after, pause, disturbance, disturbed, WATCHES[(number + shift) % 2])
+    for shift, returns in enumerate(itertools.permutations(CUT_OFF))
     for b_dies_after in range(len(CUT_OFF) + 1)
     for pause in PAUSES
     for disturbance in DISTURBANCES
+    for number, disturbed in enumerate(DISTURBED)
 ]
 
 
 async def one_child(resource: App, ctx: Context[App]) -> None:
     ctx.get("v1/Secret", "settings")
+    await make_child(resource, ctx)
+
+
+async def one_child_of_an_added_kind(resource: App, ctx: Context[App]) -> None:
+    await ctx.watch("v1/Secret")
+    await ctx.watch("v1/ConfigMap")
+    await make_child(resource, ctx)
+
+
+async def make_child(resource: App, ctx: Context[App]) -> None:
     if not ctx.children("v1/ConfigMap"):
         await ctx.create(
             {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": f"{resource.name}-"}}
         )
 
 
-def replica() -> Operator:
-    controller = Recorder(one_child, owns=("v1/ConfigMap",), reads=("v1/Secret",))
+def replica(order: Order) -> Operator:
+    if order.watch == "declared":
+        controller = Recorder(one_child, owns=("v1/ConfigMap",), reads=("v1/Secret",))
+    else:
+        controller = Recorder(one_child_of_an_added_kind)
     return Operator(controllers=[controller], leader_election="lock")
 
 
@@ -81,9 +102,10 @@ async def children_after(order: Order) -> str:
         harness = Harness(cluster, clock=clock)
         try:
             await harness.install(App)
-            await harness.start(replica(), name="a")
+            await harness.start(replica(order), name="a")
             await harness.clock.sleep(5)
-            await harness.start(replica(), name="b")
+            await harness.start(replica(order), name="b")
+            await harness.apply(app("seed"))
             await harness.clock.sleep(5)
             rules = {
                 resource: faults.add(FaultRule(action=Drop(), resource=resource, client="a", times=0))
@@ -91,31 +113,34 @@ async def children_after(order: Order) -> str:
             }
             faults.order(Cut(), client="a")
             await harness.clock.sleep(20)
-            await harness.apply(*(app(f"app-{number}") for number in range(RESOURCES)))
+            names = [f"app-{number}" for number in range(RESOURCES)]
+            await harness.apply(*(app(name) for name in names))
             await harness.clock.sleep(10)
             for number, resource in enumerate(order.returns):
                 if number == order.b_dies_after:
                     await harness.kill("b")
+                if order.disturbed != "after B" or number == order.b_dies_after:
                     DISTURBANCES[order.disturbance](faults)
                 faults.remove(rules[resource])
+                # B writes this child if it is alive, A otherwise: as soon as it may.
+                names.append(f"late-{number}")
+                await harness.apply(app(names[-1]))
                 await harness.clock.sleep(order.pause)
             if order.b_dies_after == len(order.returns):
                 await harness.kill("b")
                 DISTURBANCES[order.disturbance](faults)
-            await harness.settle()
+            await harness.clock.sleep(180)  # A takes the lease, and no child is missing
             children = (await harness.client.list("v1/ConfigMap", namespace="default")).items
             creates = [
                 each for each in faults.writes() if (each.verb, each.resource) == ("create", "configmaps")
             ]
         finally:
             await harness.close()
-    names = sorted(
-        each["metadata"]["generateName"] for each in children if "generateName" in each["metadata"]
-    )
-    expected = [f"app-{number}-" for number in range(RESOURCES)]
-    if names != expected:
-        return f"{len(names)} children instead of {RESOURCES}"
-    return "" if sum(each.client in "ab" for each in creates) == RESOURCES else f"{len(creates)} creates"
+    made = sorted(each["metadata"]["generateName"] for each in children if "generateName" in each["metadata"])
+    expected = sorted(f"{name}-" for name in ("seed", *names))
+    if made != expected:
+        return f"children: {made}"
+    return "" if sum(each.client in "ab" for each in creates) == len(expected) else f"{len(creates)} creates"
 
 
 @pytest.mark.parametrize("first", CUT_OFF)

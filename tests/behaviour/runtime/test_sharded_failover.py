@@ -25,6 +25,8 @@ from tests.eventually import eventually
 from tests.runtime.sample_app import App, Recorder, app
 
 SHARDS = 4
+SEED = 8
+"""With these identities each of a, b and c has a shard, whichever of them are there."""
 STEPS = (
     "c joins",
     "b goes",
@@ -33,19 +35,22 @@ STEPS = (
     "a loses its watches",
     "a's watches are back",
 )
+WATCHES: tuple[Literal["declared", "added"], ...] = ("declared", "added")
 FIRST_STEPS = ("c joins", "b goes", "a loses its leases", "a loses its watches")
-WATCHED = ("apps", "configmaps")
+WATCHED = {"declared": ("apps", "configmaps"), "added": ("configmaps",)}
+"""The watches that a loses. That of an added kind alone: a list of the others proves nothing about it."""
 
 
 class Order(msgspec.Struct, frozen=True):
-    """One order of the steps, the seconds between them, and how b goes."""
+    """One order of the steps, the seconds between them, how b goes, and how the kind of the children is watched."""
 
     steps: tuple[str, ...]
     pause: float
     end: Literal["stop", "kill"]
+    watch: Literal["declared", "added"]
 
     def __str__(self) -> str:
-        return f"{', '.join(self.steps)}; {self.pause:g} s apart; {self.end}"
+        return f"{', '.join(self.steps)}; {self.pause:g} s apart; {self.end}; {self.watch} watch"
 
 
 def possible(steps: tuple[str, ...]) -> bool:
@@ -57,7 +62,8 @@ def possible(steps: tuple[str, ...]) -> bool:
 
 ORDERS = [
     # Within a lease and past it, in order and as a crash: each order gets one of the four.
-    Order(steps, (7.0, 45.0)[number % 2], ("stop", "kill")[number // 2 % 2])
+    Order(steps, (7.0, 45.0)[number % 2], ("stop", "kill")[number // 2 % 2], watch)
+    for watch in WATCHES
     for number, steps in enumerate(filter(possible, itertools.permutations(STEPS)))
 ]
 
@@ -65,7 +71,8 @@ ORDERS = [
 class Keys:
     """The runs of all replicas at present, by key."""
 
-    def __init__(self) -> None:
+    def __init__(self, watch: Literal["declared", "added"] = "declared") -> None:
+        self.watch = watch
         self._running: Counter[str] = Counter()
         self.shared: set[str] = set()
         """The keys that had two runs at a time."""
@@ -75,6 +82,8 @@ class Keys:
         if self._running[resource.name] > 1:
             self.shared.add(resource.name)
         try:
+            if self.watch == "added":
+                await ctx.watch("v1/ConfigMap")
             if not ctx.children("v1/ConfigMap"):
                 await ctx.client.clock.sleep(1)
                 metadata = {"generateName": f"{resource.name}-"}
@@ -84,8 +93,9 @@ class Keys:
 
 
 def replica(keys: Keys) -> Operator:
+    owns = ("v1/ConfigMap",) if keys.watch == "declared" else ()
     return Operator(
-        controllers=[Recorder(keys.one_child, owns=("v1/ConfigMap",))],
+        controllers=[Recorder(keys.one_child, owns=owns)],
         sharding=Sharding(name="apps", shards=SHARDS),
     )
 
@@ -98,7 +108,9 @@ class Play:
         self._harness = harness
         self._faults = faults
         self._rules: dict[str, list[FaultRule]] = {}
-        self.keys = Keys()
+        self.keys = Keys(order.watch)
+        self.vacuous: list[str] = []
+        """The losses of a that found it without a shard: they show nothing."""
         self.apps = 0
 
     async def run(self) -> None:
@@ -106,7 +118,9 @@ class Play:
         await self._harness.install(App)
         await self._harness.start(replica(self.keys), name="a")
         await self._harness.start(replica(self.keys), name="b")
-        for _ in range(4):
+        # Until b has its share: in a shard whose keys it ran before, a would still watch what their runs added.
+        await self._harness.clock.sleep(60)
+        for _ in range(8):  # in each shard, so that a watches what its runs add
             await self._add_app()
         await self._harness.clock.sleep(self._order.pause)
         for step in self._order.steps:
@@ -126,10 +140,16 @@ class Play:
             await (self._harness.stop("b") if self._order.end == "stop" else self._harness.kill("b"))
         else:
             what = "leases" if "leases" in step else "watches"
+            if "loses" in step and "leases" not in self._rules and not self._held_by_a():
+                self.vacuous.append(step)
             self._cut(what) if "loses" in step else self._mend(what)
 
+    def _held_by_a(self) -> list[int]:
+        shards = self._harness.running["a"].shards
+        return shards.held if shards is not None else []
+
     def _cut(self, what: str) -> None:
-        resources = ("leases",) if what == "leases" else WATCHED
+        resources = ("leases",) if what == "leases" else WATCHED[self._order.watch]
         verb = "" if what == "leases" else "watch"
         self._rules[what] = [
             self._faults.add(FaultRule(action=Drop(), resource=each, verb=verb, client="a", times=0))
@@ -147,7 +167,7 @@ async def difference_after(order: Order) -> str:
     """Return how the end differs from one child for each resource; empty if it does not."""
     faults, clock = FaultPlan(), VirtualClock()
     async with DevCluster(clock=clock, http=False, faults=faults, seed=1) as cluster:
-        harness = Harness(cluster, clock=clock)
+        harness = Harness(cluster, clock=clock, seed=SEED)
         play = Play(order, harness, faults)
         overlaps: set[int] = set()
         watcher = asyncio.create_task(record_overlaps(harness, overlaps))
@@ -163,6 +183,8 @@ async def difference_after(order: Order) -> str:
     expected = Counter({f"app-{number}-": 1 for number in range(play.apps)})
     if names != expected:
         return f"children: {sorted(names.elements())}"
+    if play.vacuous:
+        return f"a holds no shard when {', '.join(play.vacuous)}"
     if overlaps or play.keys.shared:
         return f"shards with two holders: {sorted(overlaps)}; keys with two runs: {sorted(play.keys.shared)}"
     return ""
