@@ -128,6 +128,30 @@ async def test_a_change_by_hand_is_reverted_and_the_event_names_the_manager(
     assert (await real.get("v1/ConfigMap", "web", namespace=namespace))["data"] == {"image": "nginx"}
 
 
+async def test_a_lease_that_is_added_later_leaves_the_operator_the_fields_that_it_applied(
+    real: Harness, namespace: str
+) -> None:
+    def version(data: dict[str, str], **options: Any) -> Operator:
+        async def work(resource: App, ctx: Context[App]) -> None:
+            await ctx.apply(config_map(resource.name, data=data))
+
+        return Operator(
+            controllers=[Recorder(work, owns=("v1/ConfigMap",))], namespaces=[namespace], **options
+        )
+
+    async def data_is(expected: dict[str, str]) -> bool:
+        child = await real.get("v1/ConfigMap", "web", namespace=namespace)
+        return child is not None and child["data"] == expected
+
+    await real.start(version({"kept": "1", "dropped": "1"}), name="first")
+    await real.apply(app("web", namespace=namespace))
+    await eventually(lambda: data_is({"kept": "1", "dropped": "1"}))
+    await real.stop("first")
+    election = LeaderElection(name="added-later", namespace=namespace)
+    await real.start(version({"kept": "1"}, leader_election=election), name="second")
+    await eventually(lambda: data_is({"kept": "1"}))
+
+
 async def test_a_converged_operator_restarts_without_a_write(real: Harness, namespace: str) -> None:
     await real.start(operator(namespace), name="first")
     await real.apply(app("web", namespace=namespace))
