@@ -221,7 +221,7 @@ MODES = [
         post(PODS, secured({"privileged": True})),
         post(PODS, {**secured({"privileged": True}), "metadata": {"name": "two"}}),
         post(PODS, pod("three", hostNetwork=True)),
-        level(enforce="baseline"),
+        settled(level(enforce="baseline")),
         level(enforce="privileged"),
     ),
     case(
