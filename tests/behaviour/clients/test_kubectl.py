@@ -112,6 +112,9 @@ async def test_explain_describes_fields_of_built_in_and_custom_kinds(boats: Kube
     built_in = await boats("explain", "deployment.spec.strategy")
     assert "KIND:       Deployment" in built_in
     assert "rollingUpdate\t<RollingUpdateDeployment>" in built_in
+    pods = " ".join((await boats("explain", "pod.spec")).split())
+    assert "DESCRIPTION: Specification of the desired behavior of the pod." in pods
+    assert "containers <[]Container> -required- List of containers belonging to the pod." in pods
     # The real server publishes a new kind's schema a moment after it is established.
     _, custom, _ = await eventually(
         lambda: boats.run("explain", "boat.spec"), lambda answer: answer[0] == 0, "the kind's schema"
