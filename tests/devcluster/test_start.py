@@ -70,18 +70,24 @@ async def test_in_a_running_process_it_starts_in_under_20_ms(capsys: pytest.Capt
 
 
 def test_ten_clusters_with_tls_start_in_two_seconds_and_100_mb(capsys: pytest.CaptureFixture[str]) -> None:
-    """The time and the memory are those of the whole process, with its imports."""
+    """The CPU time and the memory are those of the whole process, with its imports; the wall time is without them."""
     command, root = [sys.executable, "-m", "bench.tls_clusters", "10"], Path(__file__).parents[2]
     measured: list[dict[str, float]] = []
-    # On busy cores the same work takes more CPU time.
-    while not measured or (measured[-1]["CPU s"] >= 2 and len(measured) < 3):
+
+    def best_of(quantity: str) -> float:
+        return min(each[quantity] for each in measured)
+
+    # On busy cores the same work takes more CPU time, and waits for its turn.
+    while not measured or (max(best_of("CPU s"), best_of("wall s")) >= 2 and len(measured) < 4):
         measured.append(json.loads(subprocess.run(command, cwd=root, capture_output=True, check=True).stdout))
-    best = min(measured, key=lambda each: each["CPU s"])
+    best = {quantity: best_of(quantity) for quantity in measured[0]}
     with capsys.disabled():
         sys.stdout.write(
-            f"\nten clusters with TLS: {best['CPU s']:.2f} s of CPU time, {best['peak RSS MB']:.0f} MB\n"
+            f"\nten clusters with TLS: {best['CPU s']:.2f} s of CPU time, {best['wall s']:.2f} s in all, "
+            f"{best['peak RSS MB']:.0f} MB\n"
         )
     assert best["CPU s"] < 2
+    assert best["wall s"] < 2
     assert best["peak RSS MB"] < 100
 
 
