@@ -37,7 +37,7 @@ def test_a_wrong_python_is_one_clear_line(setup_script: ModuleType, monkeypatch:
 def test_a_full_disk_is_one_clear_line(setup_script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil._ntuple_diskusage(total=10**9, used=10**9 - 5_000_000, free=5_000_000)  # type: ignore[attr-defined]
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    with pytest.raises(SystemExit, match=r"^kapsa setup: 4 MB are free under .* needs 700 MB: .*$"):
+    with pytest.raises(SystemExit, match=r"^kapsa setup: 4 MB are free under .* needs 1000 MB: .*$"):
         setup_script.check_disk()
 
 
