@@ -11,7 +11,7 @@ from kapsa.runtime import custom_resource_definitions, rbac_manifests, to_yaml
 from tests.examples.namespaced_harness import NamespacedHarness
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-NAMES = ["application", "backup", "database", "myapp", "servicecheck", "website"]
+NAMES = ["application", "backup", "database", "myapp", "sensor", "servicecheck", "volumeclaim", "website"]
 
 
 def operator_of(name: str) -> Any:
