@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from examples.sensor.sensor import Sensor, SensorController
+import pytest
+
+from examples.sensor.sensor import Sensor, SensorController, subscribe
 from kapsa.runtime import Operator
 from tests.examples.namespaced_harness import NamespacedHarness
 
@@ -84,3 +86,17 @@ async def test_a_replica_that_stops_follows_nothing(harness: NamespacedHarness) 
     await follows(harness, broker, "cellar/temperature")
     await harness.inner.stop()
     assert broker.streams == {}
+
+
+def test_the_broker_is_asked_for_a_topic_and_answers_in_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        topic = (await reader.readline()).decode().rstrip()
+        writer.write(f"{topic} 11\n{topic} 12\n".encode())
+        writer.close()
+
+    async def messages() -> list[str]:
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+            monkeypatch.setenv("BROKER", f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            return [message async for message in subscribe("cellar")]
+
+    assert asyncio.run(messages()) == ["cellar 11", "cellar 12"]
