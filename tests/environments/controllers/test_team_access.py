@@ -100,13 +100,13 @@ WORK = (
     ("patch", "catalyst.catalyst.dev", "environments"),
     ("create", "", "secrets"),
 )
-"""What an editor does in the namespace of a project."""
+"""Requests of an editor in the namespace of a project."""
 USE = (
     ("get", "apps", "deployments"),
     ("delete", "", "pods"),
     ("create", "", "pods/exec"),
 )
-"""What an editor does in the namespace of an environment."""
+"""Requests of an editor in the namespace of an environment."""
 NEVER = (
     ("get", "", "secrets"),
     ("patch", "apps", "deployments"),
@@ -114,7 +114,7 @@ NEVER = (
     ("delete", "networking.k8s.io", "networkpolicies"),
     ("patch", "catalyst.catalyst.dev", "environments/status"),
 )
-"""What nobody of the team may do in the namespace of an environment."""
+"""Requests in the namespace of an environment that nobody of the team may make."""
 
 
 async def allowed(tenant: Tenant, name: str, namespace: str, *requests: tuple[str, str, str]) -> list[bool]:

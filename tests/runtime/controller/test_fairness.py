@@ -54,14 +54,14 @@ async def test_shards_that_start_together_let_the_event_loop_run_in_between(
     starts = 0
     start = Reconciler.start
 
-    def slow_start(reconciler: Reconciler) -> None:
+    def slow_start(reconciler: Reconciler, *, since: float) -> None:
         """Start with a long list."""
         nonlocal starts
         starts += 1
         ends = time.perf_counter() + 0.02
         while time.perf_counter() < ends:
             pass
-        start(reconciler)
+        start(reconciler, since=since)
 
     monkeypatch.setattr(Reconciler, "start", slow_start)
     await harness.install(App)

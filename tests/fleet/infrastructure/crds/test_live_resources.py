@@ -51,7 +51,7 @@ async def test_the_resources_of_a_cluster_are_judged_by_the_crd_that_it_would_ge
 @pytest.mark.long
 @pytest.mark.timeout(600)
 async def test_ten_thousand_resources_of_a_cluster_are_judged_in_pages() -> None:
-    # A cluster of its own: so many resources would slow down the tests that share one.
+    # A cluster of its own: this number of resources would slow down the tests that share one.
     async with DevCluster() as cluster, Client.connect(kubeconfig=cluster.kubeconfig) as client:
 
         @asynccontextmanager

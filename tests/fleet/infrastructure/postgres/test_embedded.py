@@ -16,7 +16,6 @@ from pathlib import Path
 import psycopg
 import pytest
 from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError
 from structlog.testing import capture_logs
 
 from kapsa.fleet.infrastructure.postgres import programs as programs_module
@@ -25,6 +24,7 @@ from kapsa.fleet.infrastructure.postgres.embedded import EmbeddedServer, running
 from kapsa.fleet.infrastructure.postgres.migration import migrate
 from kapsa.fleet.infrastructure.postgres.programs import choose_programs, installed_programs
 from kapsa.fleet.infrastructure.postgres.unprivileged import server_user
+from kapsa.fleet.orchestrator.ports.transactions import DatabaseUnavailable
 from tests.fleet.conftest import WITHOUT_DURABILITY
 from tests.fleet.small_disk import SmallDisk, mounted_disk, needs_root
 from tests.process_table import process_table
@@ -520,7 +520,7 @@ async def _write_until_full(server: EmbeddedServer) -> list[int]:
     for number in range(2_000):
         try:
             await query(server, f"INSERT INTO entry SELECT {number}, {content}")
-        except DBAPIError:
+        except DatabaseUnavailable:
             return committed
         committed.append(number)
     raise AssertionError("the disk is not full")
