@@ -390,6 +390,18 @@ async def test_stopping_leaves_no_task_and_no_open_watch(harness: Harness) -> No
     assert harness.faults.order(Cut(), client="informer") == 0, "no watch is open"
 
 
+async def test_a_new_list_that_several_request_at_once_is_made_once(harness: Harness) -> None:
+    fixture = InformerFixture(harness)
+    await fixture.start()
+    await harness.clock.sleep(60)
+    since = harness.clock.monotonic()
+    for _ in range(5):
+        fixture.informer.refresh(since)
+        await asyncio.sleep(0)
+    await fixture.informer.wait_until_listed(since)
+    assert fixture.informer.relists == 1
+
+
 async def test_an_object_that_can_no_longer_be_parsed_is_not_reported_as_deleted_by_a_relist(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

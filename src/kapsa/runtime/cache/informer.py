@@ -186,6 +186,7 @@ class Informer:
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+        self._interruption = None
         self.state = State.STOPPED
 
     def refresh(self, since: float) -> None:
@@ -193,8 +194,9 @@ class Informer:
         if max(self.listed_at, self._list_requested_at) >= since:
             return
         self._version = ""
-        if self._interruption is not None:
-            self._interruption.reschedule(asyncio.get_running_loop().time())
+        interruption = self._interruption
+        if interruption is not None and interruption.when() is None:  # else it is interrupted already
+            interruption.reschedule(asyncio.get_running_loop().time())
 
     async def wait_until_listed(self, since: float) -> None:
         """Wait for a whole list that was requested after this monotonic time."""

@@ -208,6 +208,7 @@ class ClusterRun:
                 # A start queues all resources, and all shards start after the same list.
                 await self._turn.wait()
                 if fresh.done() and not lost.done():
+                    fresh.result()  # a confirmation that failed confirms nothing
                     self._start_controller(reconciler, since=since)
                 await lost
             finally:
