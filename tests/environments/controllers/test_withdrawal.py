@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kapsa.adapters.errors import Refused, Unreachable
+from kapsa.devcluster.faults import Answer, FaultPlan, FaultRule
 from kapsa.environments.names import APPROVED_COMMIT
 from kapsa.environments.resources import DomainPool, Environment, Project
 from kapsa.environments.tenancy.roles import people_roles
@@ -311,6 +312,29 @@ async def test_a_registry_is_closed_to_an_environment_that_sleeps_before_its_fir
     await tenant.sandbox.gone("v1/Secret", "kapsa-registry", namespace=inside)
     asleep = await tenant.reaches("one", "Ready", "False", "Suspended")
     assert (asleep.status.phase, asleep.status.failure) == ("Pending", None)
+
+
+@pytest.mark.virtual_time
+async def test_a_withdrawal_that_the_api_server_refuses_is_reported_and_repeated_while_asleep(
+    tenant: Tenant, faults: FaultPlan
+) -> None:
+    await shared_registry(tenant)
+    tenant.systems.images.push(f"{tenant.registry_host}/{tenant.name}/app:{commit_of('one')}")
+    tenant.systems.renderer.error = Refused("the chart cannot be rendered")
+    await tenant.project(registry={"name": tenant.registry, "imageRepository": f"{tenant.name}/app"})
+    await tenant.environment()
+    await tenant.reaches("one", "DeploymentReady", "False")
+    await patch(tenant, {"spec": {"suspended": True}})
+    await tenant.reaches("one", "Ready", "False", "Suspended")
+    refusal = Answer(code=403, reason="Forbidden", message="a policy keeps secrets")
+    faults.add(FaultRule(action=refusal, verb="delete", resource="secrets", name="kapsa-registry", times=0))
+    await shared_registry(tenant, allowedNamespaces={"names": ["other"]})
+    refused = await tenant.reaches("one", "NamespaceReady", "False", "Rejected")
+    assert refused.status.failure is not None
+    faults.clear()
+    inside = tenant.namespace_of("one")
+    await tenant.sandbox.gone("v1/Secret", "kapsa-registry", namespace=inside, seconds=300)
+    await tenant.reaches("one", "Ready", "False", "Suspended")
 
 
 @pytest.mark.virtual_time

@@ -216,8 +216,8 @@ class EnvironmentController(Controller[Environment]):
         if environment.spec.suspended:
             # Nothing is built while suspended: the last deployed commit stays until it resumes.
             if ctx.status.commit_sha is None:
-                await self._keep_walls(environment, project, ctx)
-                return self._never_deployed(ctx, verdict)
+                walls = await self._keep_walls(environment, project, ctx)
+                return self._never_deployed(ctx, verdict, walls)
             commit = ctx.status.commit_sha
         try:
             trusted = await self._is_trusted(environment, project, commit, ctx)
@@ -263,17 +263,18 @@ class EnvironmentController(Controller[Environment]):
             await self._lifetime.end(environment, ctx)
             return None
         owner = self._owner(environment, ctx)
-        if owner is not None:
-            await self._keep_walls(environment, owner, ctx)
+        walls = await self._keep_walls(environment, owner, ctx) if owner is not None else None
         ctx.condition("Ready", False, reason=PROJECT_MISSING, message=project_missing(environment))
         ctx.status.phase, ctx.status.failure = "Pending", None
-        return _requeue(None, verdict.after)
+        return _requeue(walls, verdict.after)
 
-    def _never_deployed(self, ctx: Context[Environment], verdict: ExpiryVerdict) -> Requeue | None:
-        ctx.status.phase = "Pending"
-        ctx.status.failure = None
-        ctx.condition("Ready", False, reason="Suspended", message=SUSPENDED)
-        return _requeue(None, verdict.after)
+    def _never_deployed(
+        self, ctx: Context[Environment], verdict: ExpiryVerdict, walls: Waiting | StepFailure | None
+    ) -> Requeue | None:
+        if not isinstance(walls, StepFailure):
+            ctx.status.phase, ctx.status.failure = "Pending", None
+            ctx.condition("Ready", False, reason="Suspended", message=SUSPENDED)
+        return _requeue(walls, verdict.after)
 
     async def _commit(self, environment: Environment, project: Project, ctx: Context[Environment]) -> str:
         """Return the full name of the requested commit."""
