@@ -69,6 +69,13 @@ def test_an_image_in_a_registry_with_credentials_needs_a_rule_for_the_team(image
 
 
 @pytest.mark.parametrize(
+    "image", ["bank/app", "docker.io/bank/app", "Index.docker.io/bank/app", "index.docker.io:443/bank/app"]
+)
+def test_every_name_of_docker_hub_is_that_registry(image: str) -> None:
+    assert image_refusal([registry("docker.io")], SHOP, image)
+
+
+@pytest.mark.parametrize(
     "image", ["registry:5000/bank/app", "registry:05000/bank/app", "REGISTRY:5000/bank/app"]
 )
 def test_other_spellings_of_a_host_with_a_port_are_that_host(image: str) -> None:

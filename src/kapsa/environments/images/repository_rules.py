@@ -143,5 +143,5 @@ def _host(registry: str) -> str:
     """Return the host of a registry, with its port unless HTTP or HTTPS imply it, in one spelling."""
     host, _, port = registry.lower().rpartition(":")
     if not port.isdecimal() or not host:
-        return registry.lower()
-    return host if int(port) in _IMPLIED_PORTS else f"{host}:{int(port)}"
+        return split_endpoint(registry)[0]
+    return split_endpoint(host)[0] if int(port) in _IMPLIED_PORTS else f"{host}:{int(port)}"
