@@ -397,12 +397,20 @@ async def test_helm_goes_on_without_a_group_that_cannot_be_discovered(
         assert (await gate.send("PATCH", f"{CONFIG_MAPS}/a", data=b"{}", headers=APPLY))[0] == 200
 
 
-@pytest.mark.parametrize("status", [400, 403, 404, 409, 422, 500])
-async def test_other_failures_are_helms_to_judge(server: FakeServer, clock: Clock, status: int) -> None:
-    server.busy = [BusyReply(status, message="denied")]
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        *((status, "denied") for status in (400, 403, 404, 409, 422, 500)),
+        (500, "etcdserver: request is too large"),
+    ],
+)
+async def test_other_failures_are_helms_to_judge(
+    server: FakeServer, clock: Clock, status: int, message: str
+) -> None:
+    server.busy = [BusyReply(status, message=message)]
     async with opened(server, clock) as gate:
         answer = await gate.send("PATCH", f"{CONFIG_MAPS}/a", data=b"{}", headers=APPLY)
-        assert (answer[0], answer[1]["message"]) == (status, "denied")
+        assert (answer[0], answer[1]["message"]) == (status, message)
         assert gate.session.unreachable == ""
 
 

@@ -15,6 +15,7 @@ from kapsa.fleet.infrastructure.helm.gated_helm import HelmBounds
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone, ClusterRefused
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.helm import HelmFailed
+from kapsa.fleet.orchestrator.rollout.steps.upgrade import HELM_CONFLICT
 from kapsa.runtime import ApiStatus, Client, Forbidden, Response, TransportError
 from tests.eventually import eventually
 from tests.fleet.charts import crd
@@ -150,6 +151,39 @@ async def test_a_cluster_that_does_not_say_what_it_serves_is_unreachable(
     ):
         await helm.upgrade()
     assert await helm.states() == []
+
+
+async def test_a_rollback_to_a_cluster_that_does_not_say_what_it_serves_is_cut_off(
+    helm: RealHelm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await helm.upgrade("1.0.0")
+    await helm.upgrade("1.1.0")
+    request = helm.transport.request
+
+    async def without_discovery(method: str, path: str, **options: Any) -> Response:
+        if "/namespaces/" in path or path.startswith("/version"):
+            return await request(method, path, **options)
+        return failure(504, "the request timed out")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(helm.transport, "request", without_discovery)
+        with pytest.raises(ClusterUnreachable, match="the API server answered 504"):
+            await helm.helm.rollback(CLUSTER, helm.release(), 1, lease())
+    assert await helm.states() == [(1, "superseded"), (2, "deployed"), (3, "pending-rollback")]
+    assert await helm.data() == {"version": "1.1.0"}
+
+
+async def test_a_field_that_somebody_sets_is_named_in_the_words_that_the_engine_looks_for(
+    helm: RealHelm,
+) -> None:
+    await helm.upgrade("1.0.0")
+    edit = {**config_map("app", helm.namespace), "data": {"version": "by hand"}}
+    await helm.client.apply(edit, field_manager="kubectl-edit", force=True)
+    with pytest.raises(HelmFailed, match=HELM_CONFLICT):
+        await helm.upgrade("1.1.0")
+    latest = (await helm.helm.history(CLUSTER, helm.release()))[-1]
+    assert latest.status.value == "failed"
+    assert HELM_CONFLICT in latest.description
 
 
 async def test_a_value_that_helm_quotes_is_not_in_the_message(helm: RealHelm) -> None:

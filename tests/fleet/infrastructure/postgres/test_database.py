@@ -16,6 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from kapsa.fleet.infrastructure.postgres.database import Database, DatabaseError
 from kapsa.fleet.infrastructure.postgres.migration import migrate, newest_revision
 from kapsa.fleet.infrastructure.postgres.tables.metadata import NOW, declared_metadata
+from kapsa.fleet.orchestrator.ports.transactions import DatabaseUnavailable
 from tests.fleet.conftest import PostgresServer
 
 MOMENT = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -56,6 +57,20 @@ async def test_a_set_clock_holds_for_every_transaction_even_after_a_rollback(dat
     async with database.transaction() as first, database.transaction() as second:
         for connection in (first, second):
             assert (await connection.execute(text("SELECT fleet.now()"))).scalar_one() == MOMENT
+
+
+async def test_a_transaction_that_gets_no_connection_in_time_finds_the_database_busy(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database(postgres.create_empty_database(), connections=1)
+    monkeypatch.setattr(database.engine.pool, "_timeout", 0.05)
+    try:
+        async with database.transaction():
+            with pytest.raises(DatabaseUnavailable, match="no connection is free"):
+                async with database.transaction():
+                    raise AssertionError("there is only one connection")
+    finally:
+        await database.close()
 
 
 async def test_each_replica_has_a_clock_of_its_own(

@@ -85,6 +85,32 @@ async def test_the_patience_for_one_trouble_is_not_used_up_by_another(
     assert fleet.clusters["dev-1"].chart_of(RELEASE) == (2, NEW)
 
 
+@pytest.mark.parametrize("policy", OfflinePolicy)
+async def test_a_cluster_that_is_busy_when_its_plan_is_tried_again_is_not_offline(
+    database: Database, policy: Any
+) -> None:
+    fleet = await started(database, "dev-1", "dev-2")
+    busy = START + MINUTE + timedelta(seconds=40)
+
+    async def trouble(call: str) -> None:
+        if call == "dev-1 conflicts" and fleet.now < busy:
+            raise ClusterUnreachable("the API server answered 503")
+
+    fleet.clusters.on_call = trouble
+    made = await fleet.create(CANARY, on_offline=policy)
+    await fleet.pass_time(MINUTE)
+    target = (await fleet.targets(made.id))["dev-1"]
+    assert (target.step, target.waits_for, target.late) == (
+        TargetStep.PREPARE,
+        "the API server answered 503",
+        False,
+    )
+    assert fleet.clusters["dev-2"].completed == []
+    await fleet.run()
+    assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
+    assert fleet.clusters["dev-1"].chart_of(RELEASE) == (2, NEW)
+
+
 async def test_a_cluster_that_was_late_before_a_pause_is_tried_again_after_it(database: Database) -> None:
     fleet = await started(database, "dev-1", "dev-2")
     made = await fleet.create(CANARY)

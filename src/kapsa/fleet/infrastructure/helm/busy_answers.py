@@ -17,6 +17,8 @@ _STATUSES = frozenset({429, 502, 503, 504})
 _REASONS = frozenset({"TooManyRequests", "ServerTimeout", "Timeout", "ServiceUnavailable"})
 _STORE = ("etcdserver: ", "rpc error: code = Unavailable")
 """Beginnings of a message about etcd, which has status 500 and no reason."""
+_TOO_LARGE = "etcdserver: request is too large"
+"""A message about the object, which no later attempt changes."""
 _LONGEST = 300
 
 
@@ -36,7 +38,7 @@ def busy_answer(response: Response) -> BusyAnswer | None:
     if status < 429:
         return None
     body = _status(response.body)
-    stored = status == 500 and body.message.startswith(_STORE)
+    stored = status == 500 and body.message.startswith(_STORE) and not body.message.startswith(_TOO_LARGE)
     if status not in _STATUSES and body.reason not in _REASONS and not stored:
         return None
     words = " ".join(redact(printable(body.message)).split())[:_LONGEST]

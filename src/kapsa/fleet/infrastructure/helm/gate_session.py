@@ -88,6 +88,11 @@ class GateSession:
             for write in self.writes
         )
 
+    @property
+    def changed_objects(self) -> bool:
+        """True if the run may have changed more than Secrets, in which it stores its revisions."""
+        return any(not write.effect and not write.resource.startswith("secrets ") for write in self.writes)
+
     async def lease_lapses(self) -> None:
         """Wait until the lease has lapsed, and close the session then."""
         while not self._ended.is_set() and (remaining := self._guard.remaining) > 0:

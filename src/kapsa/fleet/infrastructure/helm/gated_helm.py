@@ -346,6 +346,8 @@ def _meaning(finished: FinishedProcess, session: GateSession, run: HelmRun) -> E
     message = failure_message(finished, run.values)
     if _PENDING in message:
         return HelmRefused(message)
-    if session.undiscovered and not session.began:
+    # A rollback stores its revision before it asks what the cluster serves.
+    before_any_change = not session.changed_objects if run.verb == "rollback" else not session.began
+    if session.undiscovered and before_any_change:
         return ClusterUnreachable(f"{message}: {session.undiscovered}")
     return None

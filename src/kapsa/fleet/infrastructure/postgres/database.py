@@ -7,6 +7,7 @@ from datetime import datetime
 from sqlalchemy import func, make_url, select, text
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from kapsa.fleet.infrastructure.postgres.tables.metadata import NOW
@@ -71,6 +72,10 @@ class Database:
         except OperationalError as error:
             raise DatabaseUnavailable(
                 f"{self.description} cannot be used now: {_first_line(error)}"
+            ) from error
+        except PoolTimeout as error:
+            raise DatabaseUnavailable(
+                f"{self.description} cannot be used now: no connection is free"
             ) from error
 
     async def _prepare(self, connection: AsyncConnection, *, snapshot: bool) -> None:

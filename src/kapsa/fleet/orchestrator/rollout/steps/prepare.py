@@ -1,5 +1,7 @@
 """Before a cluster is changed: its maintenance window, its present release, and the intent."""
 
+import msgspec
+
 from kapsa.fleet.domain.registry.windows import judge_windows
 from kapsa.fleet.domain.rollout.deployments import ConflictPolicy
 from kapsa.fleet.domain.rollout.releases import (
@@ -11,6 +13,7 @@ from kapsa.fleet.domain.rollout.releases import (
     match_upgrade,
 )
 from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetStep
+from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable, CredentialUnavailable
 from kapsa.fleet.orchestrator.rollout.steps.approved_bundle import approved_bundle
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices, ClusterTurn
 
@@ -55,7 +58,14 @@ async def _taken(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget 
         return bundle
     # The fields that are left to their owners are not in the manifest.
     planned = turn.conflicts if turn.deployment.on_conflict is ConflictPolicy.TAKE else ()
-    conflicts = await services.trials.conflicts(turn.cluster, turn.target.next, bundle.manifest)
+    try:
+        conflicts = await services.trials.conflicts(turn.cluster, turn.target.next, bundle.manifest)
+    except CredentialUnavailable:
+        raise
+    except ClusterUnreachable as error:
+        # It answered a moment ago: it is busy, which neither skips it nor lets the next stage begin without it.
+        waiting = turn.wait_or_give_up("Unreachable", str(error))
+        return msgspec.structs.replace(waiting, offline_since=None)
     others = [each for each in conflicts if each not in planned]
     if not others:
         return None

@@ -12,9 +12,9 @@ from kapsa.fleet.orchestrator.rollout.approved_manifest import without_crds
 from kapsa.fleet.orchestrator.rollout.steps.approved_bundle import approved_bundle
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices, ClusterTurn
 
-__all__ = ["upgrade"]
+__all__ = ["HELM_CONFLICT", "upgrade"]
 
-_CONFLICT = "conflict occurred while applying"
+HELM_CONFLICT = "conflict occurred while applying"
 """The words of Helm for a field that another manager has set."""
 
 
@@ -65,7 +65,7 @@ async def _apply(turn: ClusterTurn, services: ClusterServices, intent: ReleaseIn
 
 def _gave_up(turn: ClusterTurn, message: str) -> RolloutTarget:
     """Return the target after Helm gave up: a failure of the version, unless somebody else's edit was in its way."""
-    if _CONFLICT not in message:
+    if HELM_CONFLICT not in message:
         return turn.end(TargetStep.FAILED, "HelmFailed", message)
     advice = "abort the deployment, then retry it, which plans it again; or roll it back"
     return turn.stall("ChangedByOther", f"a field was changed while Helm ran: {message}: {advice}")
