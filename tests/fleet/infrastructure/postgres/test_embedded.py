@@ -353,6 +353,7 @@ async def test_a_server_that_lost_its_supervisor_and_its_manager_is_ended_by_the
         ):  # stopped first, so that none reacts to the end of another
             for pid in supervisors:
                 os.kill(pid, number)
+        process.wait(30)  # which frees the directory
         wait_until(lambda: not alive(supervisors - {process.pid}))
         assert alive({server})
         with capture_logs() as logs:
