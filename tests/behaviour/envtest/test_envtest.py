@@ -116,7 +116,7 @@ def best(starts: list[Start]) -> Start:
     )
 
 
-ROUNDS = 6
+ROUNDS = 4
 """The most rounds, with three starts of each. One is enough on a quiet machine."""
 
 
