@@ -206,6 +206,30 @@ async def test_a_version_has_a_bounded_number_of_crds(registry: Registry) -> Non
     await registry.add_version(operator, "1.0.0", *many)
     with pytest.raises(StateConflict, match="50 CRDs already"):
         await registry.crds.store(DEPLOYER, StoreCrd("widgeteer", "1.0.0", crd()))
+    listed = await registry.crds.page(VIEWER, limit=200)
+    assert len(listed.items) == MOST_CRDS
+    assert registry.audit.actions() == []
+
+
+async def test_the_same_document_again_changes_nothing_in_a_version_that_is_full(registry: Registry) -> None:
+    operator = await registry.add_operator()
+    others = [{**crd(), "metadata": {"name": f"w{index}.example.com"}} for index in range(MOST_CRDS - 1)]
+    await registry.add_version(operator, "1.0.0", *others)
+    request = StoreCrd("widgeteer", "1.0.0", crd())
+    stored = await registry.crds.store(DEPLOYER, request)
+    assert await registry.crds.store(DEPLOYER, request) == stored
+    assert registry.audit.actions() == ["crd.store"]
+
+
+async def test_a_crd_can_be_stored_with_a_version_that_two_hundred_newer_ones_follow(
+    registry: Registry,
+) -> None:
+    operator = await registry.add_operator()
+    await registry.add_version(operator, "0.1.0")
+    for minor in range(200):
+        await registry.add_version(operator, f"1.{minor}.0", crd())
+    stored = await registry.crds.store(DEPLOYER, StoreCrd("widgeteer", "0.1.0", crd()))
+    assert (stored.version, stored.name, stored.location) == ("0.1.0", NAME, "upload")
 
 
 @pytest.mark.parametrize(

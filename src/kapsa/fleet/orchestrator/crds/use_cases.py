@@ -93,10 +93,6 @@ class Crds:
         crd = await asyncio.to_thread(check_document, request.definition)
         async with self._transactions.transaction() as connection:
             operator_id = await self._version(connection, request.operator, request.version)
-            if await self._repository.count(connection, operator_id, request.version) >= MOST_CRDS:
-                raise StateConflict(
-                    f"version {request.version} has {MOST_CRDS} CRDs already, the most that one may have"
-                )
             stored = ChartCrd(crd.name, "upload", request.definition)
             inserted = await self._repository.insert(
                 connection, operator_id, request.version, stored, principal.subject
@@ -104,12 +100,13 @@ class Crds:
             if not inserted:
                 await self._check_same(connection, operator_id, request)
             else:
+                await self._check_count(connection, operator_id, request.version)
                 payload = {"version": request.version, "digest": document_digest(request.definition)}
                 await self._record(connection, principal, "crd.store", operator_id, crd.name, payload)
-            revisions = await self._repository.revisions(
-                connection, crd.name, operator=request.operator, limit=_MOST_REVISIONS
-            )
-        return next(each for each in revisions if each.version == request.version)
+            revision = await self._repository.revision(connection, operator_id, request.version, crd.name)
+        if revision is None:
+            raise UnknownObject(f"version {request.version} of {request.operator} was deleted meanwhile")
+        return revision
 
     async def page(
         self,
@@ -209,6 +206,11 @@ class Crds:
         if await self._operators.version(connection, registered.id, version) is None:
             raise UnknownObject(f"operator {operator} has no version {version[:80]!r}: register it first")
         return registered.id
+
+    async def _check_count(self, connection: Connection, operator_id: uuid.UUID, version: str) -> None:
+        """Raise StateConflict, which undoes the insert, if a version has too many CRDs with the new one."""
+        if await self._repository.count(connection, operator_id, version) > MOST_CRDS:
+            raise StateConflict(f"version {version} has {MOST_CRDS} CRDs already, the most that one may have")
 
     async def _check_same(self, connection: Connection, operator_id: uuid.UUID, request: StoreCrd) -> None:
         name = str(request.definition["metadata"]["name"])

@@ -106,6 +106,12 @@ class CrdRepository(Protocol):
         """Return the revisions of a CRD, the newest version first; those of one operator unless it is empty."""
         ...
 
+    async def revision(
+        self, connection: Connection, operator_id: uuid.UUID, version: str, name: str
+    ) -> CrdRevision | None:
+        """Return the revision of a CRD in one version."""
+        ...
+
     async def definition(
         self, connection: Connection, operator_id: uuid.UUID, version: str, name: str
     ) -> dict[str, Any] | None:

@@ -82,6 +82,14 @@ class PostgresCrds:
             query = query.where(_owner == operator)
         return [CrdRevision(**row._asdict()) for row in await connection.execute(query)]
 
+    async def revision(
+        self, connection: AsyncConnection, operator_id: uuid.UUID, version: str, name: str
+    ) -> CrdRevision | None:
+        """Return the revision of a CRD in one version."""
+        query = _revisions().where(tuple_(*_KEY) == (operator_id, version, name))
+        row = (await connection.execute(query)).first()
+        return None if row is None else CrdRevision(**row._asdict())
+
     async def definition(
         self, connection: AsyncConnection, operator_id: uuid.UUID, version: str, name: str
     ) -> dict[str, Any] | None:
