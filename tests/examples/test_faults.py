@@ -77,6 +77,10 @@ SCENARIOS = {
 }
 
 
+LEAST_POINTS = {"myapp": 21, "database": 45, "application": 39, "backup": 21}
+"""Points of a complete sweep. Fewer mean that a scenario no longer does what it did."""
+
+
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_a_crash_at_any_write_does_not_change_the_final_state(
     name: str, sample: Sample | None, record_property: Any
@@ -84,7 +88,7 @@ async def test_a_crash_at_any_write_does_not_change_the_final_state(
     report = await crash_at_every_write(SCENARIOS[name], sample=sample)
     record_property("sweep", f"{name}: {report}")
     assert not report.failures, str(report)
-    assert report.total >= 3 * 5
+    assert report.total >= LEAST_POINTS[name]
 
 
 @pytest.mark.parametrize("sweep", [miss_every_step, restart_in_every_past])

@@ -106,12 +106,18 @@ class Sweep(NamedTuple):
     record_property: RecordProperty
 
     async def __call__(
-        self, name: str, scenario: Scenario, moments: Sequence[CrashMoment] = CRASH_MOMENTS
+        self,
+        name: str,
+        scenario: Scenario,
+        moments: Sequence[CrashMoment] = CRASH_MOMENTS,
+        *,
+        least_points: int = 30,
     ) -> None:
+        """Run the sweep, or a sample of it; the complete one must have this many points at least."""
         report = await crash_at_every_write(scenario, moments=moments, sample=self.sample)
         self.record_property("sweep", f"{name}: {report}")
         assert not report.failures, str(report)
-        assert report.total >= 30
+        assert report.total >= least_points
 
 
 @pytest.fixture

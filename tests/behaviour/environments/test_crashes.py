@@ -57,9 +57,8 @@ async def test_an_environment_created_updated_and_deleted_survives_a_crash_at_an
     sweep: Sweep,
 ) -> None:
     crash_scenario = CrashScenario()
-    await sweep(
-        "environment", crash_scenario.scenario(apply_commit("one"), apply_commit("two"), delete_environment)
-    )
+    scenario = crash_scenario.scenario(apply_commit("one"), apply_commit("two"), delete_environment)
+    await sweep("environment", scenario, least_points=99)
 
 
 @pytest.mark.long
@@ -98,7 +97,7 @@ async def test_an_environment_whose_image_is_built_survives_a_crash_at_the_commi
     sweep: Sweep,
 ) -> None:
     scenario = CrashScenario(**BUILT).scenario(apply_commit("one"), apply_commit("two"), delete_environment)
-    await sweep("environment with builds", scenario, WORST)
+    await sweep("environment with builds", scenario, WORST, least_points=42)
 
 
 class FailingBuildScenario(CrashScenario):
@@ -152,14 +151,14 @@ def previews(*branches: str, **spec: Any) -> Scenario:
 async def test_a_project_with_three_previews_survives_a_crash_at_the_commit_of_any_write(
     sweep: Sweep,
 ) -> None:
-    await sweep("project", previews("b", "a", "c"), WORST)
+    await sweep("project", previews("b", "a", "c"), WORST, least_points=72)
 
 
 @pytest.mark.long
 async def test_a_project_whose_preview_is_built_and_goes_survives_a_crash_before_any_write(
     sweep: Sweep,
 ) -> None:
-    await sweep("project with a build", previews("a", **BUILT), NEXT)
+    await sweep("project with a build", previews("a", **BUILT), NEXT, least_points=35)
 
 
 # -- approvals, generated values and hosts of previews ---------------------------------------------------------
