@@ -34,6 +34,8 @@ def rules(english: ModuleType, path: Path, text: str) -> list[str]:
     [
         ('def f():\n    """What it does."""\n', "opening"),
         ('class C:\n    """Whether it holds."""\n', "opening"),
+        ('class C:\n    """Reads objects."""\n', "opening"),
+        ('class C:\n    """Times each call."""\n', "opening"),
         ('def f():\n    """The number of keys."""\n', "imperative"),
         ('def f():\n    """Returns the number of keys."""\n', "imperative"),
         ('def f():\n    """Counting the keys."""\n', "imperative"),
@@ -51,6 +53,13 @@ def test_a_violation_is_reported(english: ModuleType, tmp_path: Path, text: str,
 @pytest.mark.parametrize("opening", ["Return", "Bring", "Process", "Pass", "Embed"])
 def test_an_imperative_opening_passes(english: ModuleType, tmp_path: Path, opening: str) -> None:
     assert rules(english, tmp_path / "module.py", f'def f():\n    """{opening} the keys."""\n') == []
+
+
+@pytest.mark.parametrize(
+    "opening", ["Reads of", "Requests to", "A reader of", "Clusters that have", "This holds"]
+)
+def test_a_class_that_opens_with_a_noun_passes(english: ModuleType, tmp_path: Path, opening: str) -> None:
+    assert rules(english, tmp_path / "module.py", f'class C:\n    """{opening} keys."""\n') == []
 
 
 def test_every_tracked_text_file_is_checked_but_data_and_the_license(english: ModuleType) -> None:

@@ -5,7 +5,7 @@
 Rules, each with the word that a finding starts with:
 
     opening     A docstring opens with a verb (functions) or a noun phrase (classes, modules, attributes), never with
-                What, Who, How, Whether, That and the like.
+                What, Who, How, Whether, That and the like, and a class not with a statement (Reads objects).
     imperative  A function's docstring opens with an imperative verb: not with an article or a pronoun, and not
                 with another form of a verb (Returns, Returning, Returned).
     word        Words that a native reader stumbles over, in docstrings, comments, messages and pages.
@@ -73,6 +73,62 @@ ARTICLES = {
 INFLECTED = re.compile(r"[A-Z][a-z]+([^s]s|ing|ed)")
 # Imperatives that end like another form.
 IMPERATIVES = {"Bring", "Embed", "Exceed", "Feed", "Proceed", "Seed", "Shed", "Speed"}
+# The openings of statements: these verbs, unless "of" makes them plurals; and any word in -s before a determiner.
+STATEMENTS = {
+    *(
+        "Accepts",
+        "Adds",
+        "Allocates",
+        "Applies",
+        "Brings",
+        "Builds",
+        "Calls",
+        "Collects",
+        "Completes",
+        "Computes",
+    ),
+    *(
+        "Creates",
+        "Decompresses",
+        "Deletes",
+        "Does",
+        "Fetches",
+        "Finds",
+        "Gets",
+        "Gives",
+        "Grows",
+        "Handles",
+        "Has",
+    ),
+    *(
+        "Holds",
+        "Is",
+        "Issues",
+        "Keeps",
+        "Lends",
+        "Lets",
+        "Logs",
+        "Makes",
+        "Maps",
+        "Merges",
+        "Needs",
+        "Observes",
+    ),
+    *(
+        "Opens",
+        "Owns",
+        "Parses",
+        "Provides",
+        "Reads",
+        "Receives",
+        "Records",
+        "Rejects",
+        "Represents",
+        "Returns",
+    ),
+    *("Runs", "Scales", "Scans", "Sends", "Serves", "Stores", "Takes", "Turns", "Uses", "Waits", "Writes"),
+}
+DETERMINERS = {"a", "all", "an", "any", "each", "every", "its", "no", "nothing", "one", "the", "their"}
 WORDS = re.compile(
     r"\b(told|tells?|telling|hears?|heard|anew|whom|whoever|worth while|beside|so many|and away with|as it stands there"
     r"|each of them|(?<!there )(?:is|are|was|were) no (?!longer\b|more\b|less\b|later\b|other\b)[a-z]+)\b",
@@ -148,7 +204,8 @@ def _docstrings(path: Path, tree: ast.Module) -> Iterator[Finding]:
         for text, line, is_docstring in _texts_in(node):
             opening = re.match(r"[\w'-]+", text.strip())
             word = opening.group() if opening else ""
-            if word in OPENINGS:
+            is_statement = is_docstring and isinstance(node, ast.ClassDef) and _is_statement(text)
+            if word in OPENINGS or is_statement:
                 yield Finding(path, line, "opening", text.strip().splitlines()[0])
             elif is_docstring and not _is_imperative(word) and _is_called(path, node):
                 yield Finding(path, line, "imperative", text.strip().splitlines()[0])
@@ -166,6 +223,13 @@ def _texts_in(
 
 def _is_imperative(word: str) -> bool:
     return word not in ARTICLES and (word in IMPERATIVES or not INFLECTED.fullmatch(word))
+
+
+def _is_statement(text: str) -> bool:
+    """Return whether a text opens with a verb in the third person."""
+    first, second = [*re.findall(r"[\w'-]+", text)[:2], "", ""][:2]
+    is_plural_or_verb = INFLECTED.fullmatch(first) is not None and first.endswith("s")
+    return (first in STATEMENTS and second != "of") or (is_plural_or_verb and second in DETERMINERS)
 
 
 def _is_called(path: Path, node: ast.AST) -> bool:

@@ -80,7 +80,7 @@ def test_the_data_directory_of_a_person_is_below_their_home(monkeypatch: pytest.
             {"VAULT_ADDRESS": "http://127.0.0.1:8200", "VAULT_TOKEN": "t", "VAULT_TRANSIT_KEY": "../sys"},
             "KAPSA_FLEET_VAULT_TRANSIT_KEY is '../sys', but must be a name",
         ),
-        ({"MAIL_FROM": "ada"}, "KAPSA_FLEET_MAIL_FROM is 'ada', but must be a mail address"),
+        ({"MAIL_FROM": "ada"}, "KAPSA_FLEET_MAIL_FROM is 'ada', but must be an email address"),
         (
             {"APPROVAL_ENVIRONMENTS": "Production,Moon"},
             "KAPSA_FLEET_APPROVAL_ENVIRONMENTS is 'Production,Moon', but must be one of Dev, Staging, Production",

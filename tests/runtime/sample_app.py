@@ -51,7 +51,7 @@ Work = Callable[[App, "Context[App]"], Awaitable[Requeue | None]]
 
 
 class Recorder(Controller[App]):
-    """Runs a given behaviour, and records the resources it was called for."""
+    """A controller that runs a given behaviour, and records the resources it was called for."""
 
     name = "app"
 

@@ -43,7 +43,7 @@ class OutputFormat(enum.StrEnum):
     JSON = "json"
     YAML = "yaml"
     NAME = "name"
-    """Only the names or ids, one in a line, for scripts."""
+    """Only the names or ids, one per line, for scripts."""
 
 
 OutputOption = Annotated[

@@ -92,8 +92,10 @@ class _Validator(ValidatingWebhook[T]):
 
 
 class ProjectValidator(_Validator[Project]):
-    """Rejects repositories that cannot be fetched and names whose namespace is taken. Warns about missing
-    references."""
+    """A validator that rejects repositories that cannot be fetched and names whose namespace is taken.
+
+    It warns about missing references.
+    """
 
     async def check(self, request: AdmissionRequest[Project], new: Project, old: Project | None) -> list[str]:
         if old is not None and old.spec == new.spec:
@@ -112,7 +114,7 @@ class ProjectValidator(_Validator[Project]):
 
 
 class EnvironmentValidator(_Validator[Environment]):
-    """Rejects environments without a Project, in a taken namespace, or with an invalid host or route."""
+    """The check of environments: an existing Project, a free namespace, a valid host and route."""
 
     async def check(
         self, request: AdmissionRequest[Environment], new: Environment, old: Environment | None
@@ -146,7 +148,7 @@ class EnvironmentValidator(_Validator[Environment]):
 
 
 class DomainPoolValidator(_Validator[DomainPool]):
-    """Rejects domains that another pool has."""
+    """A validator that rejects domains that another pool has."""
 
     async def check(
         self, request: AdmissionRequest[DomainPool], new: DomainPool, old: DomainPool | None
@@ -160,7 +162,7 @@ class DomainPoolValidator(_Validator[DomainPool]):
 
 
 class PreviewEnvironmentValidator(_Validator[PreviewEnvironment]):
-    """Rejects a second preview of a pull request."""
+    """A validator that rejects a second preview of a pull request."""
 
     async def check(
         self,

@@ -136,7 +136,7 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     webhook_secret: str = ""
     """The secret for the signatures of events, at least 24 characters."""
     webhook_secret_file: Path | None = None
-    """The file with the secret for the signatures of events. With several lines, each is a secret and signs."""
+    """The file with the secrets for signatures. Each line is a secret; events are signed with all of them."""
     webhook_private_addresses: bool = False
     """True to send events to addresses in private networks, such as 10.0.0.0/8, too."""
     internal_addresses: bool = False
@@ -286,7 +286,7 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             *(("approval_recipients", r) for r in self.approval_recipients),
         ):
             if not re.fullmatch(r"[^\s@<>,;]+@[^\s@<>,;]+", value):
-                raise _invalid(name, value, "a mail address")
+                raise _invalid(name, value, "an email address")
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:

@@ -47,7 +47,7 @@ operator = Operator(controllers=[controller], leader_election="limited")
 
 
 class Probe:
-    """Calls /healthz of a replica, one call after the other, in a thread of its own."""
+    """A prober that calls /healthz of a replica, one call after the other, in a thread of its own."""
 
     def __init__(self, port: int) -> None:
         self._url = f"http://127.0.0.1:{port}"

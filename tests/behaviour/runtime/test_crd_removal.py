@@ -21,7 +21,7 @@ class PlotSpec(Spec):
 
 
 class Plot(CustomResource[PlotSpec, Status], group="removal.example.com", version="v1"):
-    """Owns a ConfigMap."""
+    """A kind that owns a ConfigMap."""
 
 
 @pytest.mark.timeout(900)

@@ -87,7 +87,7 @@ class KeepsVolume(Recorder):
 
 
 class DeletesLiveVolume(KeepsVolume):
-    """Deletes by name alone, so possibly a newer volume."""
+    """A controller that deletes by name alone, so possibly a newer volume."""
 
     async def remove(self, resource: App, ctx: Context[App]) -> None:
         await ctx.client.delete(CLAIM, resource.name, namespace="default", missing_ok=True)
@@ -105,7 +105,7 @@ class Scales(Recorder):
 
 
 class ScalesDown(Recorder):
-    """Scales to the number of an outdated spec, without comparing with the current state."""
+    """A controller that scales to the number of an outdated spec, and ignores the current state."""
 
     owns = (STATEFUL_SET,)
 
@@ -132,7 +132,7 @@ class Reloads(Recorder):
 
 
 class NeverReloads(Reloads):
-    """Computes the digest of the config once, so pods keep the config that they started with."""
+    """A controller that computes the digest of the config once, so pods keep their first config."""
 
     def digest(self, resource: App, ctx: Context[App]) -> str:
         current = ctx.get(STATEFUL_SET, resource.name)
@@ -153,7 +153,7 @@ class Labels(Recorder):
 
 
 class NeverUnlabels(Labels):
-    """Merges the desired labels into the current ones."""
+    """A controller that merges the desired labels into the current ones."""
 
     async def reconcile(self, resource: App, ctx: Context[App]) -> Requeue | None:
         current = ctx.get("v1/ConfigMap", resource.name)
@@ -175,7 +175,7 @@ class UpdatesBoth(Recorder):
 
 
 class ForgetsOneChild(Recorder):
-    """Creates both, but updates only the first if it exists already."""
+    """A controller that creates both, but updates only the first if it exists already."""
 
     owns = ("v1/ConfigMap",)
 
@@ -203,7 +203,7 @@ class Resizes(Recorder):
 
 
 class LeavesResizeUnfinished(Recorder):
-    """Grows the file system only in the run that has grown the volume."""
+    """A controller that grows the file system only in the run that has grown the volume."""
 
     owns = ("v1/ConfigMap",)
 

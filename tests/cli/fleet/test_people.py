@@ -197,7 +197,7 @@ def test_a_request_file_is_completed_by_options_and_a_wrong_field_in_it_is_named
             "10,100",
         )
     )
-    assert "the clusters are missing" in ada.fail("deployments", "plan", "widget", "1.0.0")
+    assert "no clusters selected" in ada.fail("deployments", "plan", "widget", "1.0.0")
 
 
 def test_names_are_completed_from_the_manager_and_only_plain_ones(

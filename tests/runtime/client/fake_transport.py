@@ -79,7 +79,7 @@ DISCOVERY = {
 
 
 class FakeTransport:
-    """Returns prepared responses in order, and serves discovery."""
+    """A transport that returns prepared responses in order, and serves discovery."""
 
     def __init__(self, *responses: "Response | Exception | FakeStream | list[bytes | Exception]") -> None:
         self.responses = list(responses)

@@ -61,7 +61,7 @@ async def http_server(handler: RequestHandler, *, tls: ssl.SSLContext | None = N
 
 
 class FakeApiServer:
-    """Accepts one bearer token, and records the tokens of all requests."""
+    """A server that accepts one bearer token, and records the tokens of all requests."""
 
     def __init__(self, token: str = "good") -> None:
         self.token = token

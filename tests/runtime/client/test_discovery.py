@@ -53,7 +53,7 @@ class Clock:
 
 
 class FakeCluster:
-    """Serves discovery documents by path."""
+    """A cluster that serves discovery documents by path."""
 
     def __init__(self, **documents: Any) -> None:
         self.documents = {f"/{path.replace('__', '/')}": body for path, body in documents.items()}

@@ -31,7 +31,7 @@ class JobSpec(Spec):
 
 
 class BatchRun(CustomResource[JobSpec, Status], group="example.com", version="v1"):
-    """Runs pods."""
+    """A run of pods."""
 
 
 class NoteSpec(Spec):

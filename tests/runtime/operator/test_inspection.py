@@ -19,7 +19,7 @@ __all__ = ["faults", "harness", "plain_logs"]
 
 
 class Shop(Recorder):
-    """Does with each App what its image says."""
+    """A controller that does with each App what its image says."""
 
     retry_backoff = Backoff(initial=3600, max=3600)  # no retry during a test, however busy the machine
     max_concurrent_reconciles = 1

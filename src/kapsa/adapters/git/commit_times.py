@@ -20,7 +20,7 @@ _KEPT = 50_000
 
 
 class CommitTimes:
-    """Fetches the times of commits, and keeps them: a commit never changes."""
+    """The times of commits, fetched once: a commit never changes."""
 
     def __init__(self, git: Git) -> None:
         self._git = git

@@ -23,7 +23,7 @@ __all__ = ["ArchiveLimits", "ChartArchive", "read_archive"]
 _MIB = 1024 * 1024
 _CHUNK = 64 * 1024
 _GZIP = 31
-"""zlib's word for a gzip file with the largest window."""
+"""zlib's window size for gzip data: the largest."""
 _HARMLESS_PAX = re.compile(r"(?:path|[amc]time|[ug]id|[ug]name|comment|charset|SCHILY\..+|LIBARCHIVE\..+)")
 """Extended headers that all readers treat alike, or ignore. `size`, `linkpath` and sparse maps are not among them."""
 
@@ -85,7 +85,7 @@ def read_archive(content: bytes, limits: ArchiveLimits | None = None) -> ChartAr
 
 
 class _Reader:
-    """Reads an archive and the archives in it against one budget."""
+    """A reader of an archive and the archives in it, against one budget."""
 
     def __init__(self, limits: ArchiveLimits, packed: int) -> None:
         self._limits = limits
@@ -192,7 +192,7 @@ class _Names:
                 raise Refused(f"{self._what} has {_quoted(member.name)} both as a file and as a directory")
             self._directories.add(name)
         elif name in self._files:
-            raise Refused(f"{self._what} has the entry {_quoted(member.name)} twice")
+            raise Refused(f"{self._what} contains {_quoted(member.name)} twice")
         else:
             self._files.add(name)
         return name

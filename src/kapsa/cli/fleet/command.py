@@ -81,7 +81,7 @@ def token(
     environment: Annotated[
         list[str] | None, typer.Option(help="An environment that an EnvironmentOwner owns. Repeatable.")
     ] = None,
-    email: Annotated[str, typer.Option(help="The mail address of the caller.")] = "",
+    email: Annotated[str, typer.Option(help="The email address of the caller.")] = "",
     hours: Annotated[float, typer.Option(min=0.01, max=168, help="Hours until the token expires.")] = 8.0,
 ) -> None:
     """Print a token for development, signed by the key in the data directory.

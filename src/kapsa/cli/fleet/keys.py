@@ -74,7 +74,7 @@ def rotate_keys(
         source = encryption_keys(settings)
         if not isinstance(source, FileKeys):
             raise TargetError(
-                "the keys are in KAPSA_FLEET_ENCRYPTION_KEYS: add a new key there as the first, restart the managers, "
+                "the keys are in KAPSA_FLEET_ENCRYPTION_KEYS: put a new key first in it, restart the managers, "
                 "and run this with --rewrap-only"
             )
         source.add_primary(new_key_text())

@@ -36,7 +36,7 @@ class Levers(Protocol):
 
 
 class FaultGate:
-    """Serves, fails or drops requests according to the plan, and records them."""
+    """The gate that serves, fails or drops requests according to the plan, and records them."""
 
     def __init__(self, levers: Levers, plan: FaultPlan) -> None:
         self._levers = levers

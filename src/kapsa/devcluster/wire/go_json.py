@@ -60,7 +60,7 @@ def json_type(value: Any) -> str:
 
 
 class _Scanner:
-    """Scans a document up to the first invalid character."""
+    """A scanner of a document up to the first invalid character."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -50,7 +50,7 @@ class Handler(Protocol):
 
 
 class HttpFront:
-    """Serves requests on a loopback port until closed."""
+    """A server of requests on a loopback port, until it is closed."""
 
     def __init__(
         self,

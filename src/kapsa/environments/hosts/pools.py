@@ -45,7 +45,7 @@ _ATTEMPTS = 20
 
 
 class DomainPools:
-    """Allocates and releases hosts of all pools. There is one per operator."""
+    """The allocations of hosts of all pools. There is one per operator."""
 
     def __init__(
         self,

@@ -169,7 +169,7 @@ def _as_label(commit: str) -> str:
 
 
 def _heir(environment: Environment, ctx: Context[Environment], commit: str) -> Environment | None:
-    """Return another environment of the same project that asks for this commit."""
+    """Return another environment of the same project that requests this commit."""
     for each in ctx.find(Environment, COMMIT_INDEX, (environment.namespace, commit)):
         requested = each.spec.source.commit_sha.removesuffix("...").lower()
         if (

@@ -76,7 +76,7 @@ class MissingSourceError(Exception):
 
 
 class Copies:
-    """Makes copies, and remembers their versions to skip those that have not changed."""
+    """The copies that were made, with their versions, to skip those that have not changed."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[str, str, str], tuple[_State, _State]] = {}

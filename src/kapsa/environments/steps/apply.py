@@ -34,9 +34,10 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class ApplyStep:
-    """Needs the rendered objects. Applies them with their ApplySet, and prunes the rest.
+    """The step that applies the rendered objects with their ApplySet, and prunes the rest.
 
-    Writes them and the parent of their ApplySet, and deletes what is no longer rendered.
+    Needs the rendered objects. Writes them and the parent of their ApplySet, and deletes what is no longer
+    rendered.
     """
 
     name: ClassVar[str] = "apply"

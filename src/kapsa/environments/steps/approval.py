@@ -25,7 +25,7 @@ _WORKLOADS = frozenset({"Deployment", "StatefulSet", "DaemonSet", "Job", "CronJo
 
 
 class ApprovalStep:
-    """Needs the trust. Writes nothing, and deletes the builds and workloads of a commit that lost its trust."""
+    """The step that deletes the builds and workloads of a commit without trust. Needs the trust."""
 
     name: ClassVar[str] = "approval"
     condition: ClassVar[str] = "BuildReady"

@@ -43,7 +43,7 @@ _QUEUED_SECONDS = 15.0
 
 
 class BuildStep:
-    """Needs the commit and the Registry. Writes the objects of a build into the namespace of builds."""
+    """The step that writes a build into the namespace of builds. Needs the commit and the Registry."""
 
     name: ClassVar[str] = "build"
     condition: ClassVar[str] = "BuildReady"

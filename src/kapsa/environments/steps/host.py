@@ -14,7 +14,7 @@ __all__ = ["HostStep"]
 
 
 class HostStep:
-    """Needs the project's domain. Writes the host's allocation into its DomainPool."""
+    """The step that writes the host's allocation into its DomainPool. Needs the project's domain."""
 
     name: ClassVar[str] = "host"
     condition: ClassVar[str] = "IngressReady"

@@ -28,7 +28,7 @@ __all__ = ["NamespaceStep", "identity_labels"]
 
 
 class NamespaceStep:
-    """Needs the project's namespace and name. Writes the Namespace, and its name and UID to the status."""
+    """The step that writes the Namespace, and both its name and UID to the status. Needs the Project."""
 
     name: ClassVar[str] = "namespace"
     condition: ClassVar[str] = "NamespaceReady"

@@ -42,7 +42,7 @@ _DEFAULT_REQUESTS = {
 
 
 class PolicyStep:
-    """Needs the namespace. Writes the quota, the limits, network policies and the service account.
+    """The step that limits the namespace. Needs the namespace.
 
     Writes ResourceQuota, LimitRange, NetworkPolicies, the default ServiceAccount and RoleBindings.
     """

@@ -31,7 +31,7 @@ _REPLACED = ("Deployment", "StatefulSet", "DaemonSet")
 
 
 class RenderStep:
-    """Needs commit, image, host and namespace. Writes nothing."""
+    """The step that renders the objects. Needs commit, image, host and namespace, writes nothing."""
 
     name: ClassVar[str] = "render"
     condition: ClassVar[str] = "DeploymentReady"

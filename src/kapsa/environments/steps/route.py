@@ -21,7 +21,7 @@ __all__ = ["RouteStep", "rendered_route", "uses_wildcard"]
 
 
 class RouteStep:
-    """Needs the host and the rendered Services. Writes an Ingress or an HTTPRoute, and the URL."""
+    """The step that writes the Ingress or HTTPRoute, and the URL. Needs the host and the rendered Services."""
 
     name: ClassVar[str] = "route"
     condition: ClassVar[str] = "IngressReady"

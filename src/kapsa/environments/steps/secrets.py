@@ -32,7 +32,7 @@ __all__ = ["SecretsStep", "env_from", "pull_secret_name"]
 
 
 class SecretsStep:
-    """Needs the namespace and the trust. Writes copies of Secrets and ConfigMaps, and the pull secret.
+    """The step that copies Secrets into the namespace. Needs the namespace and the trust.
 
     Writes copies of Secrets and ConfigMaps, and the pull secret.
     """

@@ -23,7 +23,7 @@ _LOOK_AGAIN = 5.0
 
 
 class SleepStep:
-    """Needs the namespace. Scales down what is applied while the environment is suspended.
+    """The step that scales down what is applied while the environment is suspended. Needs the namespace.
 
     Deletes the Jobs that CronJobs have started, which come again on schedule after it wakes.
     """

@@ -18,7 +18,7 @@ __all__ = ["TlsStep"]
 
 
 class TlsStep:
-    """Needs the route. Writes nothing: cert-manager creates the Certificate from the Ingress."""
+    """The step that waits for the certificate of cert-manager. Needs the route, writes nothing."""
 
     name: ClassVar[str] = "tls"
     condition: ClassVar[str] = "TLSReady"

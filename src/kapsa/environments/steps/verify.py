@@ -16,7 +16,7 @@ _AGAIN_SECONDS = 10.0
 
 
 class VerifyStep:
-    """Needs the URL. Writes nothing: it requests the URL through the ingress."""
+    """The step that requests the URL through the ingress. Needs the URL, writes nothing."""
 
     name: ClassVar[str] = "verify"
     condition: ClassVar[str] = "IngressReady"

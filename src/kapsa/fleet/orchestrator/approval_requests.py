@@ -32,7 +32,7 @@ class ApprovalMail(msgspec.Struct, frozen=True):
     """The people who are asked."""
 
     recipients: Mapping[ClusterEnvironment, tuple[str, ...]] = {}
-    """Addresses for each environment. Without any, nobody gets a mail and the list of approvals has to be watched."""
+    """Addresses for each environment. Without any, nobody gets an email: watch the list of approvals."""
     url: str = ""
     """The address of the manager, for links."""
 

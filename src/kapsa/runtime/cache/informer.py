@@ -114,7 +114,7 @@ class _SilentWatchError(Exception):
 
 
 class Informer:
-    """Keeps a store in step with the cluster and calls its handlers for every change, in order."""
+    """A watch that keeps a store in step with the cluster and calls handlers for every change, in order."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class Informer:
         Otherwise a cluster that does not serve it counts as having no objects.
         """
         self.trouble = ""
-        """The reason for which it is not watching, for people; empty while it is."""
+        """A human-readable reason for not watching; empty while it is."""
         self.relists = 0
         self.restarts = 0
         """Restarts of a watch that had become silent."""

@@ -89,7 +89,7 @@ def _apply(transform: Transform, text: bytes) -> bytes:
 
 
 class ObjectParser:
-    """Parses the JSON of one kind's objects into `StoredObject`s.
+    """A parser from the JSON of one kind's objects to `StoredObject`s.
 
     The items of a list of built-in kinds have no apiVersion and kind, and PartialObjectMetadata has those of
     another kind; the parser sets the right ones. It removes managedFields, and stores the fields that

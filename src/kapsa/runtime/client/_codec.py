@@ -43,7 +43,7 @@ _decode_manifest_list = msgspec.json.Decoder(_ManifestList).decode
 
 
 class Codec:
-    """Reads the objects of one resource into one Python type."""
+    """A codec that reads the objects of one resource into one Python type."""
 
     __slots__ = ("_decode", "_type", "resource")
 

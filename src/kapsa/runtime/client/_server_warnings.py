@@ -15,7 +15,7 @@ _LONGEST = 512
 
 
 class ServerWarnings:
-    """Logs each warning once, because each repetition of a request brings the same one.
+    """A log of warnings, each once, because each repetition of a request brings the same one.
 
     A webhook may return a different warning for each object, so after 1000 different warnings no more are
     logged.

@@ -77,7 +77,7 @@ class DeleteOptions(TypedDict, total=False):
 
 
 class Client(Reader):
-    """Reads and writes objects of one cluster.
+    """A client that reads and writes objects of one cluster.
 
     After 429, 503, 504 and broken connections a request is retried where that is safe, within a budget and
     with respect for Retry-After: see `kapsa.runtime.client.retry`. `before_write` is called before each write

@@ -126,7 +126,7 @@ def missing_kind(gvk: GroupVersionKind, served: Sequence[str]) -> str:
 
 
 class Discovery:
-    """Maps kinds to resources. Each group version is requested once, and again when a kind is missing.
+    """The resources of kinds. Each group version is requested once, and again when a kind is missing.
 
     A missing kind is requested at most every `refresh_after` seconds, so that an operator that waits for a
     CRD neither floods the server nor needs a restart.

@@ -47,7 +47,7 @@ CallObserver = Callable[[Call, int, float], None]
 
 
 class Dispatcher:
-    """Sends all requests of a client."""
+    """The sender of all requests of a client."""
 
     def __init__(
         self,

@@ -98,7 +98,7 @@ class LogOptions(TypedDict, total=False):
 
 
 class Reader:
-    """Reads objects of one cluster."""
+    """A client that reads objects of one cluster."""
 
     def __init__(
         self,

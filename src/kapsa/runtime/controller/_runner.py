@@ -32,7 +32,7 @@ class InvalidResultError(Exception):
 
 
 class Runner:
-    """Runs the resources of one controller, one call for each run."""
+    """A runner of the resources of one controller, one call for each run."""
 
     def __init__(self, controller: Controller[Any]) -> None:
         self._controller = controller

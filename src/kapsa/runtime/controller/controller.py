@@ -32,7 +32,7 @@ R = TypeVar("R")
 
 
 class Controller(Generic[R]):
-    """Brings the cluster to the state its resources declare.
+    """A controller that brings the cluster to the state its resources declare.
 
     Subclass it with the resource's class and `reconcile`.
     """

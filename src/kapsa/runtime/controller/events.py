@@ -80,7 +80,7 @@ class _Series:
 
 
 class EventRecorder:
-    """Records the events of one controller or operator."""
+    """A recorder of the events of one controller or operator."""
 
     def __init__(
         self,

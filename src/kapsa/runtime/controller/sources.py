@@ -29,7 +29,7 @@ class EventSource(Protocol):
 
 
 class Channel:
-    """Lets other code of this process wake resources: an inbound webhook, a consumer of a queue."""
+    """A channel through which other code wakes resources: an inbound webhook, a consumer of a queue."""
 
     def __init__(self) -> None:
         self._listeners: list[Wake] = []
@@ -49,7 +49,7 @@ class Channel:
 
 
 class Polling(msgspec.Struct, frozen=True):
-    """Calls a function at intervals and wakes the resources that it returns, as (namespace, name)."""
+    """A function, called at intervals, that wakes the resources it returns, as (namespace, name)."""
 
     keys: Callable[[], Awaitable[Iterable[Key | tuple[str, str]]]]
     every: float

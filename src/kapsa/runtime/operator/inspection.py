@@ -110,7 +110,7 @@ class InspectionReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inspection:
-    """Reads the state of the parts of a running operator."""
+    """The state of the parts of a running operator."""
 
     def __init__(
         self,

@@ -211,7 +211,7 @@ def _reject_untyped(name: str, namespace: dict[str, Any]) -> None:
 
 
 class _ModelMeta(msgspec.StructMeta):
-    """Makes all fields keyword-only, so that required ones may follow optional ones, and accepts `rules`."""
+    """A metaclass that accepts `rules`, and makes fields keyword-only: required ones may come last."""
 
     def __new__(
         mcls,

@@ -47,7 +47,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Registrar:
-    """Keeps the webhook configurations and the conversion of the CRDs up to date, writing only what differs.
+    """The webhook configurations and the conversion of the CRDs, kept up to date. Writes only what differs.
 
     A configuration that another manager created, such as a Helm chart, only gets the CA bundle, and one that calls
     another address than ours is reported. One of ours of a `former` form is deleted. With `temporary`, the registrations last as long as the process: they

@@ -94,7 +94,7 @@ async def test_a_request_that_outlived_its_claim_cannot_take_effect(database: Da
     zombie = await keys.claim("ada", "k1", b"request")
     database.set_clock(START + timedelta(seconds=61))
     second = await keys.claim("ada", "k1", b"request")
-    with pytest.raises(StateConflict, match="another request with its Idempotency-Key"):
+    with pytest.raises(StateConflict, match="another request with the same Idempotency-Key is running"):
         await apply(database, zombie)
     await apply(database, second)
     await apply(database, second)  # several writes of one request

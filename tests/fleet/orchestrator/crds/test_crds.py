@@ -244,7 +244,7 @@ async def test_a_crd_can_be_stored_with_a_version_that_two_hundred_newer_ones_fo
             {"spec": {**crd()["spec"], "versions": [version("v1", resource({"properties": {}}))]}},
             "would refuse",
         ),
-        ({"extra": "x" * 1_600_000}, "more than 1536 KB"),
+        ({"extra": "x" * 1_600_000}, "the limit is 1536 KB"),
     ],
 )
 async def test_a_document_that_an_api_server_would_refuse_is_not_stored(

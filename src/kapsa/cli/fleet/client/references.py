@@ -77,7 +77,7 @@ def _only(kind: str, text: str, ids: list[str]) -> str:
     if not ids:
         raise TargetError(
             f"no {kind} among the newest {RECENT} has an id that begins with {text!r}: "
-            f"`kapsa fleet {kind}s ls` lists them, `-o name` with their whole ids"
+            f"`kapsa fleet {kind}s ls` lists them, `-o name` shows full ids"
         )
     raise TargetError(f"{len(ids)} {kind}s have an id that begins with {text!r}: give more of it")
 

@@ -103,7 +103,7 @@ def build_request(operator: str, version: str, options: RequestOptions) -> Deplo
             raise TargetError(f"the {field} is missing: give OPERATOR and VERSION, or --file with both")
     document["targets"] = {**_mapping(document, "targets"), **_targets(options)}
     if not document["targets"]:
-        raise TargetError("the clusters are missing: give --cluster, --environment or --label, or --file")
+        raise TargetError("no clusters selected: pass --cluster, --environment, --label or --file")
     document.setdefault("strategy", StrategyName.CANARY.value)
     name = convert_input(document["strategy"], StrategyName, "strategy")
     if config := _config(options, name):

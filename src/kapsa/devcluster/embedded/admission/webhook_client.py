@@ -25,7 +25,7 @@ class BundleError(CallError):
 
 
 class WebhookClient:
-    """Calls webhooks at the address of their `clientConfig`."""
+    """A client that calls webhooks at the address of their `clientConfig`."""
 
     def __init__(self) -> None:
         self._routes: dict[str, WebhookHandler | str] = {}

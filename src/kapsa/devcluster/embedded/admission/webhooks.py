@@ -39,7 +39,7 @@ _VALIDATING = (_GROUP, "validatingwebhookconfigurations")
 
 
 class WebhookAdmission:
-    """Calls the webhooks that are configured in the cluster. Without any, a write costs two lookups."""
+    """The webhooks that are configured in the cluster. Without any, a write costs two lookups."""
 
     resources: frozenset[tuple[str, str]] | None = None
 

@@ -16,7 +16,7 @@ __all__ = ["Authenticator"]
 
 
 class Authenticator:
-    """Finds out who sends a request."""
+    """The authentication of the sender of a request."""
 
     def __init__(self, authorizer: Authorizer, tokens: Tokens) -> None:
         self._impersonation = Impersonation(authorizer)

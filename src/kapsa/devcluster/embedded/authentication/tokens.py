@@ -59,7 +59,7 @@ class AcceptedToken(NamedTuple):
 
 
 class Tokens:
-    """Issues tokens and accepts them. Without a key, one is generated when the first token needs it."""
+    """The tokens that are issued and accepted. Without a key, the first token generates one."""
 
     def __init__(self, backend: Backend, key: bytes | None = None) -> None:
         """Use a private key in PEM, or a new one."""

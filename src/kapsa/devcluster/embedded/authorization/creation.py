@@ -15,7 +15,7 @@ Object = dict[str, Any]
 
 
 class CreationCheck:
-    """Rejects an update or apply that would create an object, unless its user may create it."""
+    """A check that rejects an update or apply that would create an object, unless its user may create it."""
 
     resources: frozenset[tuple[str, str]] | None = None
 

@@ -30,7 +30,7 @@ _COLLECTOR_FIELDS = ("ownerReferences", "finalizers", "managedFields", "resource
 
 
 class EscalationCheck:
-    """Rejects roles and bindings that grant more than their writer has. It comes after all other mutations."""
+    """A check that roles and bindings grant no more than their writer has, after all other mutations."""
 
     resources: frozenset[tuple[str, str]] | None = frozenset((GROUP, name) for name in (*_ROLES, *_BINDINGS))
 

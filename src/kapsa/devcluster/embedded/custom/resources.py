@@ -95,7 +95,7 @@ class _Served(msgspec.Struct):
 
 
 class CustomResources:
-    """Keeps the registry in line with the definitions in the store."""
+    """The custom resources of the registry, kept in line with the definitions in the store."""
 
     def __init__(self, backend: Backend, client: WebhookClient | None = None) -> None:
         self._backend = backend

@@ -56,7 +56,7 @@ class OpenApi:
         self._bodies: dict[str, bytes] = {}
 
     def answer(self, request: Request) -> Reply | None:
-        """Return the reply to a request for a document, None for another path."""
+        """Return the reply to a request for a document, None for any other path."""
         path = request.path.rstrip("/")
         if not path.startswith("/openapi/") or request.method not in ("GET", "HEAD"):
             return None

@@ -56,7 +56,7 @@ _RETURN_DELETED = frozenset(
 
 
 class ResourceEndpoints:
-    """Serves every path under `/api` and `/apis` that names a resource."""
+    """The endpoints of every path under `/api` and `/apis` that names a resource."""
 
     def __init__(self, backend: Backend, authorizer: Authorizer, tokens: Tokens) -> None:
         self._backend = backend

@@ -64,7 +64,7 @@ class WriteRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeleteRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One deletion of one object."""
+    """The deletion of one object."""
 
     info: ResourceInfo
     namespace: str = ""

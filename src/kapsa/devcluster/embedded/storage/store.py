@@ -77,7 +77,7 @@ class StoreChange(msgspec.Struct, gc=False):
 
 
 class ChangeJournal(Protocol):
-    """Records each change before it takes effect. An exception prevents the change."""
+    """A journal of each change, written before it takes effect. An exception prevents the change."""
 
     def put(self, key: CollectionKey, stored: Stored) -> None: ...
 

@@ -33,7 +33,7 @@ Object = dict[str, Any]
 
 
 class InProcessClient:
-    """Reads and writes of one component, by resource."""
+    """The reads and writes of one component, by resource."""
 
     def __init__(
         self, backend: Backend, user: RequestUser | None = None, manager: str = "kube-controller-manager"

@@ -23,7 +23,7 @@ __all__ = ["DriftReading", "FieldDrift", "changed_fields"]
 
 
 class FieldDrift(msgspec.Struct, frozen=True, rename="camel"):
-    """A part of a live object that is not as its release has it."""
+    """A field of a live object that differs from its release."""
 
     object: str
     field: str

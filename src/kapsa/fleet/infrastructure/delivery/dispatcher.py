@@ -32,7 +32,7 @@ class MessageSender(Protocol):
 
 
 class OutboxDispatcher:
-    """Sends messages, several at a time in each lane."""
+    """A dispatcher of messages, which sends several at a time in each lane."""
 
     def __init__(
         self, queue: OutboxQueue, senders: Mapping[str, MessageSender], endpoints: Sequence[str] = ()

@@ -35,7 +35,7 @@ class SmtpServer(msgspec.Struct, frozen=True):
 
 
 class SmtpMailer:
-    """Sends one mail per connection: mails are rare, and a connection that idles is closed by the server."""
+    """A mailer with a connection for each email: emails are rare, and servers close idle connections."""
 
     def __init__(self, server: SmtpServer, *, timeout: float = 10.0) -> None:
         self._server = server
@@ -43,7 +43,7 @@ class SmtpMailer:
         self._tls = None if server.security == "none" else ssl.create_default_context(cafile=server.ca_file)
 
     async def send(self, message: ClaimedMessage) -> None:
-        """Send a mail. A repetition has the same Message-ID, by which mail programs drop it."""
+        """Send an email. A repetition has the same Message-ID, by which mail programs drop it."""
         server = self._server
         try:
             await aiosmtplib.send(

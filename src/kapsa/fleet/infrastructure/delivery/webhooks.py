@@ -40,7 +40,7 @@ def webhook_signature(secret: bytes, event_id: str, timestamp: int, body: bytes)
 
 
 class WebhookSender:
-    """Sends events to the configured addresses, signed with each of the secrets."""
+    """A sender of events to the configured addresses, signed with each of the secrets."""
 
     def __init__(self, client: HttpClient, urls: Sequence[str], *secrets: str) -> None:
         self._client = client

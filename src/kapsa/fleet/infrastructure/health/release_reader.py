@@ -43,7 +43,7 @@ class DeployedRelease(msgspec.Struct, frozen=True):
 
 
 class ReleaseReader:
-    """Reads deployed releases. A release that has not changed is not read again."""
+    """A reader of deployed releases. A release that has not changed is not read again."""
 
     def __init__(self) -> None:
         self._cached: OrderedDict[tuple[uuid.UUID, str, str], DeployedRelease] = OrderedDict()

@@ -33,7 +33,7 @@ class ServerBusy(Exception):  # noqa: N818 - named after what happened
 
 
 class TimedCalls:
-    """Times the calls of one client, each in the task that makes it."""
+    """A timer of the calls of one client, each in the task that makes it."""
 
     def __init__(self, client: Client) -> None:
         if client not in _observed:

@@ -87,7 +87,7 @@ class ManagedClusterOperations:
     async def revert_crds(
         self, cluster_id: uuid.UUID, deployment_id: uuid.UUID, guard: LeaseGuard
     ) -> tuple[str, ...]:
-        """Return conversion and storage flag of the CRDs of a deployment to what they were. Nothing is removed."""
+        """Restore the conversion and the storage flag of a deployment's CRDs. Nothing is removed."""
         with child_span("crd.revert"):
             return await self._crds.revert(cluster_id, deployment_id, guard)
 

@@ -43,7 +43,7 @@ Content = dict[str, Any]
 
 
 class DryRunTrials:
-    """Trials over the clients of registered clusters."""
+    """Dry runs of a manifest, sent by the clients of registered clusters."""
 
     def __init__(self, client: Callable[[uuid.UUID], AbstractAsyncContextManager[Client]]) -> None:
         self._client = client

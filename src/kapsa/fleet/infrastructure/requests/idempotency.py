@@ -94,7 +94,9 @@ async def mark_current_claim(connection: AsyncConnection) -> None:
     applied = case((table.c.applied_at.is_(None), NOW), else_=table.c.applied_at)
     marked = await connection.execute(update(table).where(_is_claim(claim)).values(applied_at=applied))
     if marked.rowcount == 0:
-        raise StateConflict("the request took too long, and another request with its Idempotency-Key runs")
+        raise StateConflict(
+            "the request took too long, and another request with the same Idempotency-Key is running"
+        )
 
 
 def _is_claim(claim: KeyClaim) -> Any:

@@ -38,7 +38,8 @@ class PostgresRateLimits:
         self._database = database
 
     async def hit(self, subject: str, limit: RateLimit) -> int:
-        """Count a request. Return 0 if it is within the limit, else the seconds until one will be.
+        """Count a request. Return 0 if it is within the limit, otherwise the number of seconds until
+        one will be allowed.
 
         A request over the limit is not counted.
         """

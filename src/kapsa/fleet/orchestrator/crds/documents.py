@@ -28,7 +28,7 @@ def check_document(document: Mapping[str, Any]) -> CrdDefinition:
     except RecursionError:
         raise _invalid("/definition", "is nested too deeply: flatten it") from None
     if size > LARGEST_DOCUMENT:
-        raise _invalid("/definition", f"has {size // 1024} KB, more than {LARGEST_DOCUMENT // 1024} KB")
+        raise _invalid("/definition", f"is {size // 1024} KB; the limit is {LARGEST_DOCUMENT // 1024} KB")
     if document.get("kind") != "CustomResourceDefinition":
         raise _invalid("/definition/kind", "must be CustomResourceDefinition")
     crd = parse_crd(document)

@@ -26,7 +26,7 @@ class ChartCrd(msgspec.Struct, frozen=True, rename="camel"):
 
     name: str
     location: Literal["crds", "templates", "upload"]
-    """The folder of the chart; `upload` if it was stored by itself."""
+    """The folder of the chart; `upload` if it was stored separately."""
     definition: dict[str, Any]
 
 

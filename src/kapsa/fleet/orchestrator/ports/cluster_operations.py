@@ -80,7 +80,7 @@ class ClusterOperations(Protocol):
     async def revert_crds(
         self, cluster_id: uuid.UUID, deployment_id: uuid.UUID, guard: LeaseGuard
     ) -> tuple[str, ...]:
-        """Return conversion and storage flag of the CRDs of a deployment to what they were. Nothing is removed.
+        """Restore the conversion and the storage flag of a deployment's CRDs. Nothing is removed.
 
         Resources that only its chart's webhook can convert are written in the version before first. Return one
         sentence for each CRD with resources for which this failed: they can be read, and lack fields. A repetition

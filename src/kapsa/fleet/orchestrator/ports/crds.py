@@ -44,7 +44,7 @@ class CrdRevision(msgspec.Struct, frozen=True, rename="camel"):
     version: str
     name: str
     location: str
-    """`crds` or `templates` of the chart, or `upload` if it was stored by itself."""
+    """`crds` or `templates` of the chart, or `upload` if it was stored separately."""
     digest: str
     """Equal for equal definitions."""
     created_at: datetime
@@ -87,7 +87,7 @@ class CrdRepository(Protocol):
     async def insert(
         self, connection: Connection, operator_id: uuid.UUID, version: str, crd: ChartCrd, created_by: str
     ) -> bool:
-        """Insert a CRD that is stored by itself. Return False if the version has one of the name already."""
+        """Insert a CRD that is stored separately. Return False if the version has one of the name already."""
         ...
 
     async def count(self, connection: Connection, operator_id: uuid.UUID, version: str) -> int:

@@ -11,7 +11,7 @@ __all__ = ["MailMessage", "Outbox", "WebhookEvent"]
 
 
 class MailMessage(msgspec.Struct, frozen=True):
-    """A mail to people. Plain text, without secrets."""
+    """An email to people. Plain text, without secrets."""
 
     to: tuple[str, ...]
     subject: str

@@ -43,7 +43,7 @@ def check_values(field: str, values: Mapping[str, Any]) -> None:
     """Raise InvalidInput if Helm values are too large."""
     size = len(msgspec.json.encode(values))
     if size > _LARGEST_VALUES:
-        raise _invalid(field, f"has {size // 1024} KB, more than {_LARGEST_VALUES // 1024} KB")
+        raise _invalid(field, f"is {size // 1024} KB; the limit is {_LARGEST_VALUES // 1024} KB")
 
 
 def _invalid(field: str, message: str) -> InvalidInput:

@@ -57,7 +57,7 @@ class _ExecCredential(msgspec.Struct, frozen=True):
 
 
 class ExecPlugin:
-    """Runs the command to get a credential, and keeps the credential until it expires.
+    """A provider that runs a command to get a credential, and keeps the credential until it expires.
 
     The command runs once for all callers that wait at the same time. It never blocks the event loop, and a
     caller that is cancelled does not stop it for the others.

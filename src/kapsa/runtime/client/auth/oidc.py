@@ -52,7 +52,7 @@ class _Tokens(msgspec.Struct, frozen=True):
 
 
 class OidcProvider:
-    """Uses the id-token until it expires, then gets a new one for the refresh-token, once for all callers."""
+    """A provider of the id-token. Once it expires, the refresh-token gets a new one, once for all callers."""
 
     def __init__(
         self,

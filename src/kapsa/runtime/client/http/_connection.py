@@ -37,7 +37,7 @@ class ResponseReceiver(Protocol):
 
 
 class _Decoder:
-    """Decompresses gzip, and never returns more than the limit, so that a compression bomb has no effect."""
+    """A decoder of gzip that never returns more than the limit, so that a compression bomb has no effect."""
 
     def __init__(self, headers: Mapping[str, str], limit: int) -> None:
         encoding = headers.get("content-encoding", "identity").lower()
@@ -67,7 +67,7 @@ class _Decoder:
 
 
 class BufferedReceiver:
-    """Receives a response into memory, and delivers it when it is complete."""
+    """A receiver that holds a response in memory, and delivers it when it is complete."""
 
     __slots__ = ("_chunks", "_decoder", "_limit", "done", "headers", "status")
 
@@ -103,7 +103,7 @@ class BufferedReceiver:
 
 
 class StreamReceiver:
-    """Receives a response as an iterator of chunks. A slow reader makes the server wait."""
+    """A receiver of a response as an iterator of chunks. A slow reader makes the server wait."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, connection: HttpConnection) -> None:
         self.status = 0

@@ -30,7 +30,7 @@ class ProxyError(ConnectionError):
 
 
 class Connector:
-    """Opens connections to one server."""
+    """A connector that opens connections to one server."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ async def _secure(
 
 
 class _Tunnel(asyncio.Protocol):
-    """Requests a tunnel to a server from a proxy."""
+    """A request to a proxy for a tunnel to a server."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._opened: asyncio.Future[None] = loop.create_future()

@@ -23,7 +23,7 @@ class PoolExhaustedError(Exception):
 
 
 class ConnectionPool:
-    """Lends connections to requests, one request at a time.
+    """A pool that lends connections to requests, one request at a time.
 
     Requests with the same TLS context share connections.
     """

@@ -63,7 +63,7 @@ class StreamResponse(Protocol):
 
 
 class Transport(Protocol):
-    """Sends requests to one cluster.
+    """A transport of requests to one cluster.
 
     Raises `TransportError` if no response arrives; any status is a response.
     """
@@ -93,7 +93,7 @@ class Transport(Protocol):
 
 
 class HttpTransport:
-    """Sends requests to an API server over HTTP.
+    """A transport of requests to an API server over HTTP.
 
     Requests share a limited pool of connections. Each watch has a connection of its own, outside that limit:
     a process that watches more kinds than the pool has connections would otherwise wait for itself forever.

@@ -20,7 +20,7 @@ __all__ = ["ChildManifests", "uid_of"]
 
 
 class ChildManifests:
-    """Completes the manifests of one controller's children: namespace and owner reference."""
+    """The manifests of one controller's children, completed by namespace and owner reference."""
 
     def __init__(self, owner: GroupVersionKind, discovery: Discovery, declared: Iterable[Kind]) -> None:
         self._owner = owner

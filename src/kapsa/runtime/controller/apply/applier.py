@@ -90,7 +90,7 @@ class _Record(msgspec.Struct, gc=False):
 
 
 class Applier:
-    """Applies objects for one operator."""
+    """An applier of objects for one operator."""
 
     def __init__(self, cache: Cache, *, manager: str) -> None:
         self.manager = manager

@@ -33,7 +33,7 @@ _Source: TypeAlias = Callable[[Change], Iterable[tuple[Key, Priority]]]
 
 
 class Triggers:
-    """Adds to a controller's queue the keys that a change concerns."""
+    """The triggers of a controller, which add to its queue the keys that a change concerns."""
 
     def __init__(
         self,

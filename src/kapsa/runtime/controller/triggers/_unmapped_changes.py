@@ -21,7 +21,7 @@ LIMIT = 1000
 _BACKOFF = Backoff(initial=0.1, max=60.0)
 
 Attempt = Callable[[], bool]
-"""Maps one change again; returns whether that worked."""
+"""A callback that maps a change again and reports whether it succeeded."""
 
 
 class UnmappedChanges:

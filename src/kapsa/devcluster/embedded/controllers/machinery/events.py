@@ -18,7 +18,7 @@ _MESSAGE_LIMIT = 1024
 
 
 class Recorder:
-    """Writes Events the way client-go's recorder does."""
+    """A recorder that writes Events the way client-go's does."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend

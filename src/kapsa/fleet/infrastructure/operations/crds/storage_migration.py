@@ -131,7 +131,7 @@ class StorageMigration:
                 await client.delete(_SERVED_BY_CLUSTER, name, missing_ok=True)
                 return False
             await asyncio.sleep(self._poll_seconds)
-        raise ClusterNotReady(f"the cluster still migrates the resources of {crd['metadata']['name']}")
+        raise ClusterNotReady(f"the cluster is still migrating the resources of {crd['metadata']['name']}")
 
     async def _by_pages(self, client: Client, crd: Mapping[str, Any]) -> None:
         position = _position(crd)

@@ -38,7 +38,7 @@ class PostgresCrds:
         crd: ChartCrd,
         created_by: str,
     ) -> bool:
-        """Insert a CRD that is stored by itself. Return False if the version has one of the name already."""
+        """Insert a CRD that is stored separately. Return False if the version has one of the name already."""
         key = {"operator_id": operator_id, "version": version, "name": crd.name}
         query = (
             insert(_CRD)
