@@ -39,6 +39,12 @@ INTERNAL = {
 }
 """Names that modules share with each other and that are not for users."""
 
+INTERNAL_MEMBERS = {
+    "Cache": {"note_delete", "note_write", "start", "stop"},
+    "Context": {"draft"},
+}
+"""Members that parts of the runtime call on each other and that are not for users."""
+
 MADE_BY_THE_RUNTIME = {"AdmissionRequest", "Context", "RunningOperator", "WebhookServer"}
 """Classes that users receive and never construct."""
 
@@ -181,7 +187,7 @@ def _members(cls: type, name: str) -> Iterator[tuple[ast.FunctionDef | ast.Async
         for child in _node_of(base).body:
             if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) or child.name.startswith("_"):
                 continue
-            if child.name in seen or _is_overload(child):
+            if child.name in seen | INTERNAL_MEMBERS.get(name, set()) or _is_overload(child):
                 continue
             seen.add(child.name)
             docstring = ast.get_docstring(child) or _inherited_docstring(cls, child.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -40,6 +41,20 @@ def test_every_public_name_is_on_it(module: ModuleType, generator: ModuleType) -
         line.removeprefix("### ") for line in generator.render().splitlines() if line.startswith("### ")
     }
     assert set(module.__all__) - headings == set()
+
+
+@pytest.mark.parametrize("member", ["Cache.note_write", "Cache.start", "Cache.stop", "draft: "])
+def test_a_member_that_only_the_runtime_calls_is_not_on_it(member: str, generator: ModuleType) -> None:
+    assert not re.search(rf"^(#### |- `){re.escape(member)}", generator.render(), re.MULTILINE)
+
+
+def test_each_internal_member_exists(generator: ModuleType) -> None:
+    for owner, members in generator.INTERNAL_MEMBERS.items():
+        assert {each for each in members if not hasattr(getattr(kapsa.runtime, owner), each)} == set()
+
+
+def test_the_logger_of_a_run_has_a_type(generator: ModuleType) -> None:
+    assert "\n- `log: FilteringBoundLogger`: " in generator.render()
 
 
 @pytest.mark.parametrize("name", ["EventRecorder", "Lifetimes", "ObjectReference", "WatchScope"])

@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar, overload
 
 import msgspec
 import structlog
+from structlog.typing import FilteringBoundLogger
 
 from kapsa.runtime.client.client import Client, PatchType, Propagation
 from kapsa.runtime.controller._primary import Primary
@@ -61,7 +62,7 @@ class Context(Generic[R]):
         self._services = services
         self._primary = primary
         self._draft: Any = None
-        self._log: Any = None
+        self._log: FilteringBoundLogger | None = None
 
     # -- the run ---------------------------------------------------------------------------------------------
 
@@ -86,10 +87,10 @@ class Context(Generic[R]):
         return self._primary.failures
 
     @property
-    def log(self) -> Any:
+    def log(self) -> FilteringBoundLogger:
         """A logger that is bound to the controller and the resource."""
         if self._log is None:
-            log = structlog.get_logger("kapsa.controller").bind(
+            log: FilteringBoundLogger = structlog.get_logger("kapsa.controller").bind(
                 controller=self._services.declared.name, namespace=self.key.namespace, name=self.key.name
             )
             self._log = log.bind(cluster=self.cluster) if self.cluster else log
