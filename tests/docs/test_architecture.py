@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import pkgutil
 import re
 from pathlib import Path
 
@@ -32,3 +33,17 @@ def test_no_station_appears_twice_in_a_walk(title: str) -> None:
 @pytest.mark.parametrize("name", sorted(set(MODULE.findall(PAGE.read_text()))))
 def test_a_module_that_is_named_exists(name: str) -> None:
     assert importlib.util.find_spec(name) is not None
+
+
+@pytest.mark.parametrize("package", ["kapsa.environments", "kapsa.fleet", "kapsa.runtime"])
+def test_the_map_of_a_package_names_its_rooms(package: str) -> None:
+    module = importlib.import_module(package)
+    rooms = {room.name for room in pkgutil.iter_modules(module.__path__) if room.ispkg}
+    assert {room for room in rooms if not re.search(rf"\b{room}\b", module.__doc__ or "")} == set()
+
+
+def test_each_folder_of_tests_that_belongs_to_no_module_is_named() -> None:
+    text = PAGE.read_text().split("## Where tests live")[1]
+    suites = PAGE.parents[1] / "tests" / "behaviour"
+    folders = {path.parent.name for path in suites.glob("*/test_*.py")}
+    assert folders - set(re.findall(r"\w+", text)) == set()

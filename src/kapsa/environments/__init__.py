@@ -2,7 +2,7 @@
 
 From the top down; a line imports only what is below it:
 
-installation     the manifests that install the operator
+installation     the manifests that install the operator · testing stands in for parts of a cluster
 operator         the composition root; `kapsa environments run`
 controllers      one for each kind · admission checks the same rules in a webhook
 steps            the ten steps of an Environment, and its teardown
@@ -13,6 +13,6 @@ images           registries and retention
 hosts            hosts, their pools, routes to them
 tenancy          namespaces, ownership, network
 ports            what is needed from outside the cluster, as protocols
-metrics · settings · names
+metrics · settings · names · expiry
 resources        the kinds: Project, Environment, DomainPool, Registry, PreviewEnvironment
 """
