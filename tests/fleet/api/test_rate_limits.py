@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from kapsa.fleet.infrastructure.postgres.database import Database
 from tests.fleet.api.harness import ApiClient, application, token
 
@@ -11,19 +13,21 @@ PATH = "/api/v1/operators"
 START = datetime(2027, 1, 4, 12, 0, tzinfo=UTC)
 
 
-async def test_the_list_of_operators_is_limited_to_60_per_minute_and_user(database: Database) -> None:
+@pytest.mark.parametrize("listed", ["operators", "clusters"])
+async def test_a_list_is_limited_to_60_per_minute_and_user(listed: str, database: Database) -> None:
+    path = f"/api/v1/{listed}"
     database.set_clock(START)
     replicas = [ApiClient(application(database), token("maria", "Viewer")) for _ in range(2)]
     for number in range(60):
-        assert (await replicas[number % 2].get(PATH)).status_code == 200
+        assert (await replicas[number % 2].get(path)).status_code == 200
     for replica in replicas:
-        refused = await replica.get(PATH)
+        refused = await replica.get(path)
         assert refused.status_code == 429
         assert refused.headers["retry-after"] == "60"
         assert refused.headers["content-type"] == "application/problem+json"
-    assert (await replicas[0].as_user("olaf", "Viewer").get(PATH)).status_code == 200
+    assert (await replicas[0].as_user("olaf", "Viewer").get(path)).status_code == 200
     database.set_clock(START + timedelta(seconds=61))
-    assert (await replicas[0].get(PATH)).status_code == 200
+    assert (await replicas[0].get(path)).status_code == 200
 
 
 async def test_headers_of_the_caller_do_not_change_the_limit(database: Database) -> None:
