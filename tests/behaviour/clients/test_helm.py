@@ -120,12 +120,14 @@ async def helm(cluster: DevCluster, tmp_path: Path) -> AsyncIterator[Helm]:
         yield Helm(cluster, client, tmp_path, namespace)
 
 
-async def test_a_release_is_installed_upgraded_rolled_back_and_uninstalled(helm: Helm) -> None:
-    await helm.run("install", "web", helm.chart, "--wait", "--timeout", "60s")
+@pytest.mark.parametrize("strategy", ["watcher", "legacy"])
+async def test_a_release_is_installed_upgraded_rolled_back_and_uninstalled(helm: Helm, strategy: str) -> None:
+    wait = (f"--wait={strategy}", "--timeout", "60s")
+    await helm.run("install", "web", helm.chart, *wait)
     assert (await helm.deployment())["status"]["availableReplicas"] == 1
-    await helm.run("upgrade", "web", helm.chart, "--set", "replicas=2,tag=2", "--wait", "--timeout", "60s")
+    await helm.run("upgrade", "web", helm.chart, "--set", "replicas=2,tag=2", *wait)
     assert (await helm.deployment())["status"]["availableReplicas"] == 2
-    await helm.run("rollback", "web", "1", "--wait", "--timeout", "60s")
+    await helm.run("rollback", "web", "1", *wait)
     deployment = await helm.deployment()
     assert deployment["spec"]["replicas"] == 1
     assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == "example.com/app:1"
@@ -133,7 +135,7 @@ async def test_a_release_is_installed_upgraded_rolled_back_and_uninstalled(helm:
     status = await helm.json("status", "web")
     assert (status["info"]["status"], status["version"]) == ("deployed", 3)
     assert [entry["name"] for entry in await helm.json("list")] == ["web"]
-    await helm.run("uninstall", "web", "--wait", "--timeout", "60s")
+    await helm.run("uninstall", "web", *wait)
     assert await helm.is_gone("apps/v1/Deployment", "web")
     assert await helm.is_gone("v1/Service", "web")
     assert await helm.json("list") == []
