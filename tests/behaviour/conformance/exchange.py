@@ -31,6 +31,8 @@ CURRENT = re.compile(
     r"(?<=current: )\d+|(?<=in record \()\d+|(?<=\"resourceVersion\":\")\d+|(?<=\\\"resourceVersion\\\":\\\")\d+"
 )
 """Revisions inside messages."""
+SENT = re.compile(r"(?<=larger than max \()\d+")
+"""The size of a request to etcd, which depends on what surrounds the object there."""
 SELF_TYPE = re.compile(r"(?<=selfType)\d+")
 """The name of the type of `self` in the errors of CEL rules, which is a time."""
 MANAGER = ("manager", "operation", "subresource", "apiVersion")
@@ -90,7 +92,7 @@ class Marks:
         value = FINGERPRINT.sub("<fingerprint>", TOKEN.sub("<token>", value))
         value = UUID.sub(lambda match: self.mark("uid", match[0]), value)
         value = CURRENT.sub("<revision>", GENERATED.sub("<suffix>", SELF_TYPE.sub("<time>", value)))
-        return TIME.sub("<time>", value)
+        return TIME.sub("<time>", SENT.sub("<size>", value))
 
     def body(self, value: Any, path: tuple[str, ...] = ()) -> Any:
         if isinstance(value, dict):

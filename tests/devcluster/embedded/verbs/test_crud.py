@@ -205,3 +205,18 @@ async def test_a_reader_cannot_change_the_stored_object(api: Api):
     copy = api.server.client.get(info, "default", "one")
     copy["data"]["a"] = "changed"
     assert (await api.get(ONE)).body["data"] == {"a": "1"}
+
+
+async def test_an_object_that_etcd_would_not_take_is_rejected_and_the_stored_one_stays(api: Api):
+    await api.post(CRDS, WIDGET_DEFINITION)
+    created = await api.post(WIDGETS, widget("one", color="small"))
+    path = f"{WIDGETS}/one"
+    grown = await api.put(path, {**created.body, "spec": {"color": "x" * 1_600_000}})
+    assert (grown.status, grown.message) == (500, "etcdserver: request is too large")
+    assert (await api.get(path)).body == created.body
+    larger = await api.post(WIDGETS, widget("two", color="x" * 2_500_000))
+    assert larger.status == 500
+    assert larger.message.startswith(
+        "rpc error: code = ResourceExhausted desc = trying to send message larger"
+    )
+    assert (await api.get(f"{WIDGETS}/two")).status == 404

@@ -5,14 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from kapsa.devcluster.embedded.backend import Backend
-from kapsa.devcluster.embedded.codec.stored_form import stored_form, with_revision
+from kapsa.devcluster.embedded.codec import protobuf
+from kapsa.devcluster.embedded.codec.stored_form import decode, stored_form, with_revision
 from kapsa.devcluster.embedded.kinds.bootstrap_objects import BootstrapObject, Template
 from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.embedded.storage.store import Stored
+from kapsa.devcluster.wire.status_errors import StatusError
 
 __all__ = ["commit", "commit_stored", "commit_template", "furnish", "remove", "rewrite"]
 
 Object = dict[str, Any]
+
+_LIMIT = 3 * 512 * 1024
+"""The largest request that etcd takes."""
+_CLIENT_LIMIT = 4 * 512 * 1024
+"""The largest request that etcd's client sends."""
+_STORED_AS_JSON = ("apiextensions.k8s.io", "apiregistration.k8s.io")
 
 
 def commit(backend: Backend, info: ResourceInfo, obj: Object) -> Stored:
@@ -20,12 +28,14 @@ def commit(backend: Backend, info: ResourceInfo, obj: Object) -> Stored:
     revision = backend.store.next_revision
     obj["metadata"]["resourceVersion"] = str(revision)
     stored = stored_form(info, obj, revision)
+    _check_size(info, stored)
     backend.collection(info).put(stored)
     return stored
 
 
 def commit_stored(backend: Backend, info: ResourceInfo, stored: Stored) -> Stored:
     """Store an encoded object under the next revision."""
+    _check_size(info, stored)
     stored = with_revision(stored, backend.store.next_revision)
     backend.collection(info).put(stored)
     return stored
@@ -62,3 +72,16 @@ def furnish(backend: Backend, info: ResourceInfo, obj: Object) -> None:
         return
     system = {"uid": backend.new_uid(), "creationTimestamp": backend.now()}
     commit(backend, info, {**obj, "metadata": {**meta, **system}})
+
+
+def _check_size(info: ResourceInfo, stored: Stored) -> None:
+    """Reject an object that etcd would reject, in the words of its server or its client."""
+    if len(stored.body) <= _LIMIT:
+        return
+    is_json = info.is_custom or info.group in _STORED_AS_JSON
+    size = len(stored.body) if is_json else len(protobuf.encode(decode(stored)))
+    if size > _CLIENT_LIMIT:
+        text = f"trying to send message larger than max ({size} vs. {_CLIENT_LIMIT})"
+        raise StatusError(500, "", f"rpc error: code = ResourceExhausted desc = {text}")
+    if size > _LIMIT:
+        raise StatusError(500, "", "etcdserver: request is too large")
