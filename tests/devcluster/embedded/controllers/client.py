@@ -33,6 +33,7 @@ _GROUPS = {
     "jobs": "batch",
     "cronjobs": "batch",
     "endpointslices": "discovery.k8s.io",
+    "priorityclasses": "scheduling.k8s.io",
     "storageclasses": "storage.k8s.io",
     "volumeattributesclasses": "storage.k8s.io",
 }

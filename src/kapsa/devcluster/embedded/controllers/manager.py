@@ -28,11 +28,13 @@ from kapsa.devcluster.embedded.controllers.housekeeping.volumes import DEFAULT_C
 from kapsa.devcluster.embedded.controllers.machinery.events import Recorder
 from kapsa.devcluster.embedded.controllers.machinery.executor import Executor
 from kapsa.devcluster.embedded.controllers.machinery.kinds import (
+    CLAIM,
     LEASE,
     NODE,
     POD,
     SERVICE_ACCOUNT,
     STORAGE_CLASS,
+    VOLUME,
     Kind,
     Object,
 )
@@ -126,6 +128,8 @@ class Controllers:
             signing = SigningController(backend, self._view, executor, sign)
             self._owner_controllers.append(self._follower(signing))
         self._listen(POD, self._scheduler.observe)
+        for kind in (CLAIM, VOLUME, STORAGE_CLASS):
+            self._listen(kind, self._scheduler.observe_storage)
         self._listen(POD, self._kubelet.observe)
         self._listen(POD, self._node_controller.observe_pod)
         self._listen(NODE, self._node_controller.observe)

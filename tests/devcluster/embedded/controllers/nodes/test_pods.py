@@ -180,3 +180,35 @@ async def test_a_cordoned_node_gets_no_more_pods(client: ObjectClient) -> None:
     await client.create("pods", "lone", template()["spec"])
     await client.settle(1)
     assert "unschedulable" in condition(client.get("pods", "lone"), "PodScheduled")["message"]
+
+
+async def test_a_pod_that_would_preempt_others_learns_that_the_engine_does_not(client: ObjectClient) -> None:
+    await client.create("priorityclasses", "high", value=1000)
+    resources = {"requests": {"cpu": "40"}}
+    containers = [{"name": "main", "image": "app:1", "resources": resources}]
+    await client.create("pods", "low", {"containers": containers})
+    await client.settle(1)
+    await client.create("pods", "high", {"containers": containers, "priorityClassName": "high"})
+    await client.create("priorityclasses", "patient", value=1000, preemptionPolicy="Never")
+    await client.create("pods", "patient", {"containers": containers, "priorityClassName": "patient"})
+    await client.settle(1)
+    start = "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: "
+    assert condition(client.get("pods", "high"), "PodScheduled")["message"] == (
+        f"{start}0/1 nodes are available: 1 node(s) have pods of lower priority, which the embedded engine does "
+        "not preempt."
+    )
+    message = condition(client.get("pods", "patient"), "PodScheduled")["message"]
+    assert message == f"{start}not eligible due to preemptionPolicy=Never."
+
+
+async def test_a_pod_is_scheduled_when_another_that_blocked_it_has_ended(client: ObjectClient) -> None:
+    resources = {"requests": {"cpu": "40"}}
+    containers = [{"name": "main", "image": "app:1", "resources": resources}]
+    client.workloads.finish("first", after=30)
+    await client.create("pods", "first", {"containers": containers, "restartPolicy": "Never"})
+    await client.settle(1)
+    await client.create("pods", "second", {"containers": containers})
+    await client.settle(1)
+    assert not client.get("pods", "second")["spec"].get("nodeName")
+    await client.settle(40)
+    assert client.get("pods", "second")["spec"]["nodeName"] == "node-1"

@@ -44,6 +44,7 @@ LEASE = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 EVENT = Kind("", "v1", "events", "Event")
 CLAIM = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 VOLUME = Kind("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
+PRIORITY_CLASS = Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 STORAGE_CLASS = Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
 ATTRIBUTES_CLASS = Kind(
     "storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass", namespaced=False

@@ -46,6 +46,7 @@ class View:
         self._controller: dict[tuple[str, str], dict[str, str]] = {}
         self._by_node: dict[str, dict[str, None]] = {}
         self._node: dict[str, str] = {}
+        self._repelling: dict[str, None] = {}
         for kind in _INDEXED:
             self._by_controller[kind.group, kind.resource] = {}
             self._controller[kind.group, kind.resource] = {}
@@ -82,6 +83,10 @@ class View:
     def pods_by_node(self) -> PodsByNode:
         """The pods of each node."""
         return PodsByNode(self._by_node, self.pods_on)
+
+    def repelling_pods(self) -> list[Object]:
+        """Return the pods on nodes that have required anti-affinity."""
+        return self._many(POD, self._repelling)
 
     def nodes_with_pods(self) -> list[str]:
         """Return the names of the nodes that have pods."""
@@ -142,11 +147,14 @@ class View:
                 self._drop(self._by_node, self._node.get(stored.key), stored.key)
                 self._node[stored.key] = node
                 self._by_node.setdefault(node, {})[stored.key] = None
+                if node and "podAntiAffinity" in (obj["spec"].get("affinity") or {}):
+                    self._repelling[stored.key] = None
 
     def _unindex(self, key: tuple[str, str], object_key: str) -> None:
         self._drop(self._by_controller[key], self._controller[key].pop(object_key, None), object_key)
         if key == (POD.group, POD.resource):
             self._drop(self._by_node, self._node.pop(object_key, None), object_key)
+            self._repelling.pop(object_key, None)
 
     @staticmethod
     def _drop(index: dict[str, dict[str, None]], value: str | None, key: str) -> None:

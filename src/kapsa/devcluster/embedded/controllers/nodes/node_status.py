@@ -12,7 +12,7 @@ from kapsa.devcluster.embedded.controllers.machinery.kinds import Object
 from kapsa.devcluster.embedded.controllers.machinery.ownership import is_deleting
 from kapsa.devcluster.embedded.controllers.machinery.pod_state import is_finished
 from kapsa.devcluster.embedded.controllers.machinery.timestamps import render, seconds_since
-from kapsa.devcluster.embedded.controllers.nodes.placement import tolerates
+from kapsa.devcluster.embedded.controllers.nodes.node_selection import tolerates
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
 NOT_READY = "node.kubernetes.io/not-ready"

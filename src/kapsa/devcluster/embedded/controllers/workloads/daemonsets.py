@@ -15,7 +15,7 @@ from kapsa.devcluster.embedded.controllers.machinery.pod_state import (
     is_ready,
     phase,
 )
-from kapsa.devcluster.embedded.controllers.nodes import placement
+from kapsa.devcluster.embedded.controllers.nodes import node_selection
 from kapsa.devcluster.embedded.controllers.workloads import revisions
 from kapsa.devcluster.embedded.controllers.workloads.revisions import REVISION_LABEL
 from kapsa.devcluster.embedded.controllers.workloads.rollout import age_key, scaled
@@ -111,11 +111,11 @@ class _Sync:
         spec = self.template["spec"]
         if spec.get("nodeName") and spec["nodeName"] != node["metadata"]["name"]:
             return False, False
-        if not placement.selects(spec, node):
+        if not node_selection.selects(spec, node):
             return False, False
-        if placement.untolerated(spec, node, ("NoExecute",)) is not None:
+        if node_selection.untolerated(spec, node, ("NoExecute",)) is not None:
             return False, False
-        return placement.untolerated(spec, node, ("NoSchedule",)) is None, True
+        return node_selection.untolerated(spec, node, ("NoSchedule",)) is None, True
 
     def _fill_nodes(self) -> None:
         names = {node["metadata"]["name"] for node in self.nodes}
