@@ -18,6 +18,16 @@ from kapsa.devcluster.embedded.controllers.machinery.plan import (
 )
 from kapsa.devcluster.embedded.controllers.machinery.pod_state import is_finished
 from kapsa.devcluster.embedded.controllers.machinery.timestamps import render
+from kapsa.devcluster.embedded.controllers.machinery.volume_choice import (
+    BOUND_BY_CONTROLLER,
+    SELECTED_NODE,
+    find_volume,
+    is_bound,
+    is_delayed,
+    is_reserved,
+    misfit,
+    reserved_for,
+)
 from kapsa.devcluster.embedded.strategies.cluster.storage import (
     CLAIM_PROTECTION,
     VOLUME_PROTECTION,
@@ -27,7 +37,6 @@ from kapsa.schemas.quantities import parse
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 PROVISIONER = "devcluster.kapsa.dev/memory"
-BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 
 
@@ -46,7 +55,7 @@ def plan_claim(
     if is_deleting(claim):
         _release_claim(plan, claim, pods)
         return plan
-    if (claim.get("status") or {}).get("phase") == "Bound":
+    if is_bound(claim):
         _grow(plan, claim)
         return plan
     class_name = claim["spec"].get("storageClassName")
@@ -55,59 +64,77 @@ def plan_claim(
         if class_name is not None:
             plan.do(Update(CLAIM, {**claim, "spec": {**claim["spec"], "storageClassName": class_name}}))
             return plan
-    volume = _matching(claim, class_name or "", volumes)
-    if volume is not None:
-        _bind(plan, claim, volume)
-        return plan
-    _provision(plan, claim, class_name or "", classes, now)
+    if claim["spec"].get("volumeName"):
+        _bind_requested(plan, claim, volumes)
+    else:
+        _bind_any(plan, claim, volumes, classes, pods, now)
     return plan
 
 
-def _matching(claim: Object, class_name: str, volumes: list[Object]) -> Object | None:
-    uid, requested = claim["metadata"]["uid"], claim["spec"].get("volumeName")
-    amount = parse(((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage", "0"))
-    fitting = []
-    for volume in volumes:
-        spec = volume["spec"]
-        reference = spec.get("claimRef") or {}
-        if reference.get("uid") == uid or (requested and volume["metadata"]["name"] == requested):
-            return volume
-        free = not reference and (volume.get("status") or {}).get("phase") in (None, "Pending", "Available")
-        same_class = (spec.get("storageClassName") or "") == class_name
-        modes = set(claim["spec"].get("accessModes") or ()) <= set(spec.get("accessModes") or ())
-        size = parse((spec.get("capacity") or {}).get("storage", "0"))
-        if free and same_class and modes and size >= amount and not requested and not is_deleting(volume):
-            fitting.append((size, volume["metadata"]["name"], volume))
-    return min(fitting, key=lambda entry: entry[:2])[2] if fitting else None
+def _bind_requested(plan: WritePlan, claim: Object, volumes: list[Object]) -> None:
+    """Plan to bind a claim to the volume that it names, or record why that is impossible."""
+    name = claim["spec"]["volumeName"]
+    volume = next((each for each in volumes if each["metadata"]["name"] == name), None)
+    if volume is None:
+        return
+    if not volume["spec"].get("claimRef"):
+        if why := misfit(volume, claim):
+            _warn(plan, claim, "VolumeMismatch", f'Cannot bind to requested volume "{name}": {why}')
+            return
+    elif not is_reserved(volume, claim):
+        _warn(plan, claim, "FailedBinding", f'volume "{name}" already bound to a different claim.')
+        return
+    _bind(plan, claim, volume)
+
+
+def _warn(plan: WritePlan, claim: Object, reason: str, text: str) -> None:
+    plan.do(RecordEvent(Note(claim, reason, text, "Warning", "persistentvolume-controller")))
+
+
+def _bind_any(
+    plan: WritePlan,
+    claim: Object,
+    volumes: list[Object],
+    classes: list[Object],
+    pods: list[Object],
+    now: datetime,
+) -> None:
+    """Plan to bind a claim to the best volume, or to provision one."""
+    delayed = is_delayed(claim, classes)
+    volume = find_volume(claim, volumes, lambda volume: not delayed)
+    if volume is not None:
+        _bind(plan, claim, volume)
+    elif delayed and SELECTED_NODE not in (claim["metadata"].get("annotations") or {}):
+        _await_consumer(plan, claim, pods)
+    else:
+        _provision(plan, claim, claim["spec"].get("storageClassName") or "", classes, now)
+
+
+def _await_consumer(plan: WritePlan, claim: Object, pods: list[Object]) -> None:
+    names = [p["metadata"]["name"] for p in pods if not p["spec"].get("nodeName") and _uses(p, claim)]
+    reason, text = "WaitForFirstConsumer", "waiting for first consumer to be created before binding"
+    if names:
+        noun = "pods" if len(names) > 1 else "pod"
+        reason, text = "WaitForPodScheduled", f"waiting for {noun} {','.join(names)} to be scheduled"
+    plan.do(RecordEvent(Note(claim, reason, text, "Normal", "persistentvolume-controller")))
 
 
 def _bind(plan: WritePlan, claim: Object, volume: Object) -> None:
     """Plan the next write of a binding: volume before claim, spec before status."""
     metadata = claim["metadata"]
-    reference = {
-        "kind": "PersistentVolumeClaim",
-        "namespace": metadata["namespace"],
-        "name": metadata["name"],
-        "uid": metadata["uid"],
-        "apiVersion": "v1",
-        "resourceVersion": metadata["resourceVersion"],
-    }
     if (volume["spec"].get("claimRef") or {}).get("uid") != metadata["uid"]:
-        annotations = {**(volume["metadata"].get("annotations") or {}), BOUND_BY_CONTROLLER: "yes"}
-        changed = {**volume, "spec": {**volume["spec"], "claimRef": reference}}
-        plan.do(Update(VOLUME, {**changed, "metadata": {**volume["metadata"], "annotations": annotations}}))
+        plan.do(Update(VOLUME, reserved_for(volume, claim)))
         return
     if (volume.get("status") or {}).get("phase") != "Bound":
         plan.do(
             UpdateStatus(VOLUME, {**volume, "status": {**(volume.get("status") or {}), "phase": "Bound"}})
         )
     name = volume["metadata"]["name"]
-    if claim["spec"].get("volumeName") != name:
-        annotations = {
-            **(metadata.get("annotations") or {}),
-            BIND_COMPLETED: "yes",
-            BOUND_BY_CONTROLLER: "yes",
-        }
+    annotations = dict(metadata.get("annotations") or {})
+    if claim["spec"].get("volumeName") != name or BIND_COMPLETED not in annotations:
+        annotations[BIND_COMPLETED] = "yes"
+        if claim["spec"].get("volumeName") != name:
+            annotations[BOUND_BY_CONTROLLER] = "yes"
         changed = {**claim, "spec": {**claim["spec"], "volumeName": name}}
         plan.do(Update(CLAIM, {**changed, "metadata": {**metadata, "annotations": annotations}}))
         return
@@ -130,7 +157,7 @@ def _provision(plan: WritePlan, claim: Object, class_name: str, classes: list[Ob
         reason, kind = ("ProvisioningFailed", "Warning") if class_name else ("FailedBinding", "Normal")
         plan.do(RecordEvent(Note(claim, reason, text, kind, "persistentvolume-controller")))
         return
-    if storage_class["provisioner"] != PROVISIONER or claim["spec"].get("volumeName"):
+    if storage_class["provisioner"] != PROVISIONER:
         return
     plan.do(Create(VOLUME, _volume(claim, storage_class, now), exists_ok=True))
 
@@ -154,6 +181,8 @@ def _volume(claim: Object, storage_class: Object, now: datetime) -> Object:
             "resourceVersion": metadata["resourceVersion"],
         },
     }
+    if attributes_class := claim["spec"].get("volumeAttributesClassName"):
+        spec["volumeAttributesClassName"] = attributes_class
     annotations = {"pv.kubernetes.io/provisioned-by": storage_class["provisioner"]}
     return {
         "apiVersion": "v1",
