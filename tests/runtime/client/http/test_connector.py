@@ -244,6 +244,34 @@ async def test_a_write_is_never_sent_after_its_deadline_whenever_the_loop_blocks
             await transport.close()
 
 
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("answered", [False, True])
+async def test_a_request_that_is_given_up_resets_its_connection_and_an_idle_one_is_closed(
+    secure: bool, answered: bool, authority: CertificatePair
+) -> None:
+    ends: asyncio.Queue[str] = asyncio.Queue()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        if answered:
+            writer.write(OK)
+        try:
+            await reader.read()
+        except ConnectionResetError:
+            ends.put_nowait("reset")
+        else:
+            ends.put_nowait("closed")
+
+    tls = server_tls(pair_for(authority, "127.0.0.1")) if secure else None
+    async with raw_server(handle, tls=tls) as server:
+        trusted = Authorization(tls=client_context(ca=authority.certificate))
+        transport = HttpTransport(StaticAccess(server, trusted))
+        with contextlib.nullcontext() if answered else pytest.raises(errors.NoResponse):
+            await transport.request("POST", "/x", timeout=10 if answered else 0.2)
+        await transport.close()
+        assert await asyncio.wait_for(ends.get(), 5) == ("closed" if answered else "reset")
+
+
 async def test_a_response_that_arrives_before_the_request_is_sent_is_returned() -> None:
     connections = 0
 

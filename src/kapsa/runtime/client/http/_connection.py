@@ -7,6 +7,9 @@ the response takes. Here a request is one write, and llhttp (through httptools) 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
+import struct
 import zlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Protocol
@@ -21,6 +24,8 @@ _MAX_HEAD = 64 * 1024
 _HIGH_WATER = 1024 * 1024
 """Bytes of a stream that may wait for their reader; with more, the socket is not read."""
 _STATUS_WITHOUT_BODY = (204, 304)
+_RESET = struct.pack("ii", 1, 0)
+"""The linger option with which a socket is closed by a reset, which discards what its peer has not received."""
 
 
 class NotHttpError(ConnectionError):
@@ -209,15 +214,24 @@ class HttpConnection(asyncio.Protocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """Close the connection at once, discarding whatever may still arrive."""
+        """Close the connection at once, discarding whatever may still arrive.
+
+        The unsent part of a request that is under way is discarded, too. Otherwise the kernel goes on to
+        send it for minutes, over a link that loses packets: a write would arrive long after its deadline.
+        """
         self._reusable = False
-        if self._transport is not None:
-            self._transport.abort()
+        if self._transport is None:
+            return
+        if self._receiver is not None and not self._transport.is_closing():
+            with contextlib.suppress(OSError):  # the connection has just broken
+                stream = self._transport.get_extra_info("socket")
+                stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self._transport.abort()
 
     def fail(self, error: BaseException) -> None:
         """Close the connection at once, and fail the response that is under way with this error."""
-        receiver, self._receiver = self._receiver, None
         self.abort()
+        receiver, self._receiver = self._receiver, None
         if receiver is not None:
             receiver.fail(error)
 
