@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -21,74 +19,14 @@ from kapsa.devcluster.faults import (
     FaultRule,
     Silence,
 )
-from kapsa.runtime import Change, Client, GroupVersionKind, Informer, Key
+from kapsa.runtime import Change, Informer, Key
 from kapsa.runtime.cache.cache import Cache
 from kapsa.runtime.cache.informer import SILENCE_SECONDS, State, WatchScope
-from kapsa.runtime.testing import Harness, InProcessTransport
+from kapsa.runtime.testing import Harness
+from tests.runtime.cache.informer_fixture import CONFIG_MAP, InformerFixture
 from tests.runtime.sample_app import App, app, config_map
 
 pytestmark = pytest.mark.virtual_time
-
-CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
-SCOPE = WatchScope(CONFIG_MAP, "default", labels="test")
-
-
-class RecordingTransport(InProcessTransport):
-    """A transport that records the query of each request and the time of each watch."""
-
-    def __init__(self, harness: Harness) -> None:
-        super().__init__(harness.cluster, client="informer", latency=0.001)
-        self.clock = harness.clock
-        self.times: list[float] = []
-        self.watches: list[Mapping[str, str]] = []
-        self.lists: list[Mapping[str, str]] = []
-
-    async def request(self, method: str, path: str, *, query: Any = (), **more: Any) -> Any:
-        if path.endswith("/configmaps"):
-            self.lists.append(dict(query))
-        return await super().request(method, path, query=query, **more)
-
-    def stream(self, method: str, path: str, *, query: Any = (), **more: Any) -> Any:
-        self.watches.append(dict(query))
-        self.times.append(self.clock.monotonic())
-        return super().stream(method, path, query=query, **more)
-
-
-class InformerFixture:
-    """An informer of labelled ConfigMaps and the changes it delivered."""
-
-    def __init__(self, harness: Harness, *, scope: WatchScope = SCOPE, seed: int = 1) -> None:
-        self.harness = harness
-        self.transport = RecordingTransport(harness)
-        self.client = Client(self.transport, clock=harness.clock)
-        self.informer = Informer(self.client, scope, rng=random.Random(seed))
-        self.delivered: list[str] = []
-        self.informer.add_handler(self._record)
-
-    def _record(self, change: Change) -> None:
-        self.delivered.append(f"{change.event} {change.object.name}")
-
-    async def start(self) -> None:
-        self.informer.start()
-        await self.informer.synced.wait()
-
-    async def make(self, *names: str) -> None:
-        for name in names:
-            made = config_map(name, labels={"test": "1"}, namespace="default")
-            await self.harness.client.create(made)
-
-    async def drop(self, name: str) -> None:
-        await self.harness.client.delete("v1/ConfigMap", name, namespace="default")
-
-    async def change(self, name: str, value: str) -> None:
-        await self.harness.client.patch("v1/ConfigMap", name, {"data": {"image": value}}, namespace="default")
-
-    @property
-    def names(self) -> list[str]:
-        return sorted(each.name for each in self.informer.store)
-
-    async def wait(self, seconds: float = 1.0) -> None:
-        await self.harness.clock.sleep(seconds)
 
 
 @pytest.fixture

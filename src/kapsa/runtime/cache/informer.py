@@ -164,6 +164,8 @@ class Informer:
         self.listed_at = float("-inf")
         """The time at which the last whole list was requested: the store has every change from before it."""
         self._list_requested_at = float("-inf")
+        self._list_wanted_at = float("-inf")
+        """The time since which a list must have been requested; until one is complete, no watch is resumed."""
         self._listed = asyncio.Event()
         self._interruption: asyncio.Timeout | None = None
 
@@ -191,9 +193,9 @@ class Informer:
 
     def refresh(self, since: float) -> None:
         """List again, now, unless the last list was requested after this monotonic time."""
+        self._list_wanted_at = max(self._list_wanted_at, since)
         if max(self.listed_at, self._list_requested_at) >= since:
             return
-        self._version = ""
         interruption = self._interruption
         if interruption is not None and interruption.when() is None:  # else it is interrupted already
             interruption.reschedule(asyncio.get_running_loop().time())
@@ -236,6 +238,8 @@ class Informer:
     async def _run(self) -> None:
         state = State.LISTING
         while True:
+            if state is State.WATCHING and self.listed_at < self._list_wanted_at:
+                state = State.LISTING  # the interruption came too late, or the list that it began has failed
             self.state = state
             try:
                 async with asyncio.timeout(None) as interruption:
