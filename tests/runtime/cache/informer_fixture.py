@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
+from kapsa.devcluster import DevCluster
 from kapsa.runtime import Change, Client, GroupVersionKind, Informer
 from kapsa.runtime.cache.informer import WatchScope
 from kapsa.runtime.client.http.transport import StreamResponse
@@ -29,8 +31,16 @@ class RecordingTransport(InProcessTransport):
         self.times: list[float] = []
         self.watches: list[Mapping[str, str]] = []
         self.lists: list[Mapping[str, str]] = []
+        self.newest: int | None = None
         self.on_delivery: Callable[[Moment], None] = lambda moment: None
         """Called in the turn of the event loop in which the informer gets a list, a part of a stream or its end."""
+
+    def restore(self, cluster: DevCluster, *, newest: int | None = None) -> None:
+        """Carry requests to another cluster, which has the state of a backup.
+
+        A watch that begins after the version `newest` is silent, as that of kube-apiserver is.
+        """
+        self._cluster, self.newest = cluster, newest
 
     async def request(self, method: str, path: str, *, query: Any = (), **more: Any) -> Any:
         if path.endswith("/configmaps"):
@@ -44,8 +54,22 @@ class RecordingTransport(InProcessTransport):
     async def stream(self, method: str, path: str, *, query: Any = (), **more: Any) -> AsyncIterator[Any]:
         self.watches.append(dict(query))
         self.times.append(self.clock.monotonic())
+        if self.newest is not None and int(dict(query).get("resourceVersion", 0)) > self.newest:
+            yield _SilentStream()
+            return
         async with super().stream(method, path, query=query, **more) as response:
             yield _ObservedStream(response, self)
+
+
+class _SilentStream:
+    """A response that begins, and to which nothing is added."""
+
+    status = 200
+    headers: Mapping[str, str] = {}
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        await asyncio.Event().wait()
+        yield b""
 
 
 class _ObservedStream:

@@ -4,7 +4,7 @@ States and their transitions:
 
     IDLE ──start──▶ LISTING ──whole list swapped in──▶ WATCHING ──stream ends──▶ WATCHING, from where it was
                       ▲  │                               │  │
-                      │  │ error                   error │  └─410 Gone──▶ LISTING
+                      │  │ error                   error │  └─410 Gone, silence, older version──▶ LISTING
                       │  ▼                               ▼
                       ├── BACKING_OFF ◀──────────────────┘      then LISTING, or WATCHING if the version is known
                       └── MISSING        the cluster does not serve the kind (yet); then LISTING
@@ -45,7 +45,7 @@ from kapsa.runtime.errors import (
 )
 from kapsa.runtime.resources.kind import Kind
 from kapsa.runtime.resources.metadata import GroupVersionKind
-from kapsa.runtime.resources.stored_object import Change, StoredObject
+from kapsa.runtime.resources.stored_object import Change, StoredObject, version_number
 
 __all__ = ["Informer", "Selection", "State", "WatchScope"]
 
@@ -111,6 +111,10 @@ class WatchScope(msgspec.Struct, frozen=True):
 
 class _SilentWatchError(Exception):
     """Nothing arrived for longer than a working watch is silent."""
+
+
+class _RestoredServerError(Exception):
+    """The server has gone back to an older version, as after a restore of etcd."""
 
 
 class Informer:
@@ -269,10 +273,17 @@ class Informer:
             _log.info("watch expired, listing again", watch=str(self.scope))
             self._version = ""
             return State.LISTING
+        if isinstance(error, _RestoredServerError):
+            _log.warning("server went back, listing again", watch=str(self.scope), versions=str(error))
+            self._version = ""
+            return State.LISTING
         if isinstance(error, _SilentWatchError):
             self.restarts += 1
             _log.warning("silent watch restarted", watch=str(self.scope), silence=str(error))
-            return State.WATCHING if self._version else State.LISTING
+            self._version = (
+                ""  # a server that went back accepts a later version, and delivers nothing from it
+            )
+            return State.LISTING
         if self.state is State.LISTING and self._can_stream_lists and isinstance(error, Invalid | BadRequest):
             _log.debug("server does not stream lists, reading pages", watch=str(self.scope), error=str(error))
             self._can_stream_lists = False
@@ -398,6 +409,8 @@ class Informer:
 
     def _process(self, event: WatchEvent[bytes] | Bookmark) -> None:
         if isinstance(event, Bookmark):
+            if 0 <= version_number(event.resource_version) < version_number(self._version):
+                raise _RestoredServerError(f"from {self._version} to {event.resource_version}")
             self._bookmarks = True
             self._version = event.resource_version
             self.store.caught_up(event.resource_version)
