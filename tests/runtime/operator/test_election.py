@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from kapsa.devcluster.faults import Cut, Delay, Drop, FaultPlan, FaultRule
+from kapsa.devcluster.faults import Answer, Cut, Delay, Drop, FaultPlan, FaultRule
 from kapsa.runtime import ClientError, Context, LeaderElection, Operator, WriteRefused
 from kapsa.runtime.clock import SystemClock
 from kapsa.runtime.testing import Harness
@@ -250,6 +250,52 @@ async def test_a_short_outage_keeps_the_leader(harness: Harness, faults: FaultPl
     await harness.clock.sleep(5)
     assert (working.runs, waiting.runs) == (["a"], [])
     assert (await lease(harness))["leaseTransitions"] == 0
+
+
+async def test_answers_that_are_no_lease_end_the_tenure_in_time_and_not_the_campaign(
+    harness: Harness, faults: FaultPlan
+) -> None:
+    await harness.install(App)
+    operator, controller = replica()
+    run = await harness.start(operator, name="first")
+    await harness.clock.sleep(5)
+    assert run.elector is not None
+    faults.add(FaultRule(action=Answer(code=200), resource="leases", client="first", times=0))
+    left = run.elector.gate()
+    assert left is not None
+    await harness.clock.sleep(left + 0.01)
+    with pytest.raises(WriteRefused, match="does not hold the lease default/lock"):
+        await run.client.create(config_map("x"), namespace="default")
+    await harness.apply(app("a"))
+    await harness.clock.sleep(60)
+    assert controller.runs == []
+    ready, report = run.health.report(run.health.ready)
+    assert not ready
+    assert "cannot take the lease: KeyError: 'resourceVersion'" in report
+    faults.clear()
+    await harness.clock.sleep(30)
+    assert controller.runs == ["a"]
+    assert run.health.report(run.health.ready)[0]
+
+
+async def test_an_operator_stops_although_the_answer_to_its_release_is_no_lease(
+    harness: Harness, faults: FaultPlan
+) -> None:
+    await harness.install(App)
+    operator, _ = replica()
+    await harness.start(operator, name="first")
+    await harness.clock.sleep(5)
+    faults.add(
+        FaultRule(
+            action=Answer(code=409, reason="Conflict"), verb="update", resource="leases", client="first"
+        )
+    )
+    faults.add(FaultRule(action=Answer(code=200), verb="get", resource="leases", client="first", times=0))
+    with capture_logs() as logs:
+        await harness.stop("first")
+    assert [each["event"] for each in logs if each["log_level"] == "error"] == [
+        "lease not released; other replicas wait until it expires"
+    ]
 
 
 async def test_a_leader_that_lost_stands_by_and_can_lead_again(harness: Harness, faults: FaultPlan) -> None:

@@ -249,6 +249,12 @@ class Elector:
             lasting = isinstance(error, ClientError) and not error.retryable
             self.trouble = str(error) if lasting else self.trouble
             return False
+        except Exception as error:
+            # Without the campaign this process would neither take the lease again nor report that it lost it.
+            _log.exception("lease not taken or renewed", lease=self.election.name)
+            self._lease = None
+            self.trouble = f"{type(error).__name__}: {error}"
+            return False
         if taken:
             self.trouble = ""
             self._check_expiry()  # the lease may have expired while the request was in flight
@@ -359,6 +365,9 @@ class Elector:
                 released = await self._write_release()
         except (ClientError, TimeoutError) as error:
             _log.warning("lease not released; other replicas wait until it expires", error=str(error))
+            return
+        except Exception:  # an unexpected response must not keep the rest of the operator from stopping
+            _log.exception("lease not released; other replicas wait until it expires")
             return
         if released:
             _log.info("lease released", lease=self.election.name)
