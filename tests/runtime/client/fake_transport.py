@@ -1,7 +1,7 @@
 """A fake transport that returns prepared responses in order, and a client that uses it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -102,6 +102,7 @@ class FakeTransport:
         headers: Mapping[str, str] = {},
         body: bytes = b"",
         timeout: float | None = None,
+        before_send: Callable[[], float | None] | None = None,
     ) -> Response:
         if path in DISCOVERY:
             return ok(DISCOVERY[path])

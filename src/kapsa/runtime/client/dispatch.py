@@ -16,8 +16,8 @@ __all__ = ["Call", "CallObserver", "Dispatcher", "UnansweredWrite", "WriteGate"]
 Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]
 
 WriteGate = Callable[[], float | None]
-"""Called right before each write is sent. Raises `WriteRefused` to stop the write, or returns the seconds for
-which it may still be sent (None: no limit); a write that takes longer fails."""
+"""Called before each write, and again right before it is sent. Raises `WriteRefused` to stop the write, or returns the
+seconds for which it may still be sent (None: no limit); a write that takes longer fails."""
 
 UnansweredWrite = Callable[[], None]
 """Called after each write that ended without a final answer: the server may still carry it out."""
@@ -119,16 +119,17 @@ class Dispatcher:
     async def _attempt(
         self, call: Call, method: str, path: str, query: Query, headers: Mapping[str, str], body: bytes
     ) -> Response:
-        allowance = self.before_write() if self.before_write is not None and call.writes else None
+        gate = self.before_write if call.writes else None
+        allowance = gate() if gate is not None else None
         started = self._clock.monotonic()
         code = 0
         sent = True
         try:
             response = await self.transport.request(
-                method, path, query=query, headers=headers, body=body, timeout=allowance
+                method, path, query=query, headers=headers, body=body, timeout=allowance, before_send=gate
             )
-        except TransportError as error:
-            sent = error.sent
+        except (TransportError, WriteRefused) as error:
+            sent = isinstance(error, TransportError) and error.sent
             raise
         else:
             code = response.status

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from urllib.parse import urlencode
 
 from kapsa.devcluster import DevCluster, Reply, Request, RequestUser
-from kapsa.runtime.client.http.transport import Query, Response
+from kapsa.runtime.client.http.transport import BeforeSend, Query, Response
 from kapsa.runtime.errors import NoResponse, TransportError
 
 __all__ = ["InProcessTransport"]
@@ -45,11 +45,12 @@ class InProcessTransport:
         headers: Mapping[str, str] = _NO_HEADERS,
         body: bytes = b"",
         timeout: float | None = None,
+        before_send: BeforeSend | None = None,
     ) -> Response:
         """Send one request and read the whole response."""
         try:
             async with asyncio.timeout(timeout):
-                reply = await self._send(method, path, query, headers, body)
+                reply = await self._send(method, path, query, headers, body, before_send)
                 content = reply.body
                 if not isinstance(content, bytes):
                     content = b"".join([chunk async for chunk in content])
@@ -74,9 +75,17 @@ class InProcessTransport:
         """Do nothing: no connection is open between requests."""
 
     async def _send(
-        self, method: str, path: str, query: Query, headers: Mapping[str, str], body: bytes
+        self,
+        method: str,
+        path: str,
+        query: Query,
+        headers: Mapping[str, str],
+        body: bytes,
+        before_send: BeforeSend | None = None,
     ) -> Reply:
         await asyncio.sleep(self._latency)
+        if before_send is not None:
+            before_send()
         request = Request(
             method=method,
             path=path,

@@ -62,6 +62,7 @@ class FakeServer:
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
         timeout: float | None = None,
+        before_send: Any = None,
     ) -> Response:
         if self.failures:
             raise self.failures.pop(0)

@@ -13,14 +13,16 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from kapsa.runtime import errors
+from kapsa.runtime import Client, errors
 from kapsa.runtime.client.auth.access import Authorization, StaticAccess
 from kapsa.runtime.client.auth.tls import client_context
 from kapsa.runtime.client.config import from_kubeconfig
 from kapsa.runtime.client.http.transport import HttpTransport
 from kapsa.runtime.webhooks.certificates import CertificatePair, issue_certificate, make_authority
+from tests.runtime.client.fake_transport import App
 from tests.runtime.client.servers import (
     DAY,
+    OK,
     http_server,
     pair_for,
     read_request,
@@ -102,6 +104,56 @@ async def test_a_server_that_does_not_respond_times_out() -> None:
         with pytest.raises(errors.NoResponse, match="no response in time") as caught:
             await transport.request("PATCH", "/x", timeout=0.05)
     assert caught.value.sent is True
+
+
+async def test_a_write_that_waited_for_a_connection_is_not_sent_once_its_gate_is_closed() -> None:
+    received: list[str] = []
+    free, unanswered = asyncio.Event(), 0
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            received.append((await read_request(reader)).partition(" ")[0])
+            await free.wait()
+            writer.write(OK)
+
+    def gate() -> float | None:
+        if closed:
+            raise errors.WriteRefused("the lease was lost")
+        return 60.0
+
+    def note() -> None:
+        nonlocal unanswered
+        unanswered += 1
+
+    async with transport_to(handle, connections=1) as transport:
+        closed = False
+        slow = asyncio.create_task(transport.request("GET", "/slow"))
+        client = Client(transport, namespace="default").derive(before_write=gate, on_unanswered=note)
+        write = asyncio.create_task(client.delete(App, "web"))
+        await asyncio.sleep(0.1)
+        closed = True
+        free.set()
+        assert (await slow).status == 200
+        with pytest.raises(errors.WriteRefused, match="the lease was lost"):
+            await write
+        closed = False
+        await client.delete(App, "web")
+    assert received == ["GET", "DELETE"]
+    assert unanswered == 0
+
+
+async def test_a_write_ends_with_its_gate_although_the_clock_of_the_loop_stood_still() -> None:
+    """A suspension during a wait: the gate allows less time than was left before."""
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionResetError):
+            await reader.read()
+
+    began = asyncio.get_running_loop().time()
+    async with transport_to(silent) as transport:
+        with pytest.raises(errors.NoResponse, match="no response in time"):
+            await transport.request("POST", "/x", timeout=5, before_send=lambda: 0.05)
+        assert asyncio.get_running_loop().time() - began < 4
 
 
 async def test_a_stream_whose_response_does_not_start_times_out_and_is_closed() -> None:

@@ -1,6 +1,6 @@
 """A transport whose requests carry the trace context of the step that makes them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from kapsa.fleet.infrastructure.telemetry.spans import trace_headers
@@ -26,11 +26,12 @@ class TracedTransport:
         headers: Mapping[str, str] = _NO_HEADERS,
         body: bytes = b"",
         timeout: float | None = None,
+        before_send: Callable[[], float | None] | None = None,
     ) -> Response:
         """Send one request and read the whole response."""
         traced = {**trace_headers(), **headers}
         return await self._transport.request(
-            method, path, query=query, headers=traced, body=body, timeout=timeout
+            method, path, query=query, headers=traced, body=body, timeout=timeout, before_send=before_send
         )
 
     def stream(

@@ -9,7 +9,7 @@ import functools
 import os
 import re
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 from urllib.parse import urlencode
@@ -27,6 +27,8 @@ from kapsa.runtime.errors import CertificateError, NoResponse, ResponseTooLarge,
 __all__ = ["HttpTransport", "Response", "StreamResponse", "Transport"]
 
 Query = Sequence[tuple[str, str]]
+BeforeSend = Callable[[], float | None]
+"""Called right before a request is sent. Raises to stop it, or returns the seconds that it may take (None: no limit)."""
 
 _NO_HEADERS: Mapping[str, str] = {}
 # OpenSSL's X509_V_ERR_ numbers.
@@ -77,8 +79,12 @@ class Transport(Protocol):
         headers: Mapping[str, str] = _NO_HEADERS,
         body: bytes = b"",
         timeout: float | None = None,
+        before_send: BeforeSend | None = None,
     ) -> Response:
-        """Send one request and read the whole response."""
+        """Send one request and read the whole response.
+
+        `before_send` is called after every wait, for credentials or a connection, each time that the request is sent.
+        """
         ...
 
     def stream(
@@ -139,14 +145,17 @@ class HttpTransport:
         headers: Mapping[str, str] = _NO_HEADERS,
         body: bytes = b"",
         timeout: float | None = None,
+        before_send: BeforeSend | None = None,
     ) -> Response:
         deadline = asyncio.get_running_loop().time() + (timeout if timeout is not None else self._timeout)
         target = self._target_of(path, query)
         authorization = await self._access.authorize()
-        response = await self._exchange(method, target, headers, body, deadline, authorization)
+        response = await self._exchange(method, target, headers, body, deadline, authorization, before_send)
         if response.status == 401 and await self._access.rejected(authorization):
             authorization = await self._access.authorize()
-            response = await self._exchange(method, target, headers, body, deadline, authorization)
+            response = await self._exchange(
+                method, target, headers, body, deadline, authorization, before_send
+            )
         return response
 
     @asynccontextmanager
@@ -177,6 +186,7 @@ class HttpTransport:
         body: bytes,
         deadline: float,
         authorization: Authorization,
+        before_send: BeforeSend | None,
     ) -> Response:
         loop = asyncio.get_running_loop()
         request = self._request(method, target, headers, authorization.headers, body)
@@ -187,10 +197,14 @@ class HttpTransport:
             )
         receiver = BufferedReceiver(loop, limit=self._max_response_bytes)
         connection = await self._borrow(authorization.tls, deadline, method, target)
-        timer = loop.call_at(deadline, receiver.fail, TimeoutError())
+        timer: asyncio.TimerHandle | None = None
         try:
+            # A suspension of the machine, during a wait, counts for the caller, but not on the clock of the loop.
+            if before_send is not None and (seconds := before_send()) is not None:
+                deadline = min(deadline, loop.time() + seconds)
             if deadline <= loop.time():  # something kept the event loop busy
                 raise NoResponse(f"{self._action(method, target)}: timed out while connecting", sent=False)
+            timer = loop.call_at(deadline, receiver.fail, TimeoutError())
             connection.send(request, receiver)
             content = await receiver.done
         except ResponseTooLarge as error:
@@ -198,7 +212,8 @@ class HttpTransport:
         except OSError as error:
             raise _exchange_error(error, self._action(method, target)) from error
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
             self._pool.give_back(connection, authorization.tls)
         return Response(receiver.status, receiver.headers, content)
 
