@@ -276,13 +276,45 @@ async def test_a_withdrawn_approval_stops_what_runs_and_keeps_its_volumes(tenant
     await tenant.reaches("one", "BuildReady", "True")
     await tenant.sandbox.exists("apps/v1/Deployment", "web", namespace=tenant.namespace_of("one"))
     await withdraw(tenant)
-    await tenant.sandbox.gone("apps/v1/Deployment", "web", namespace=tenant.namespace_of("one"))
     stopped = await tenant.reaches("one", "DeploymentReady", "False", "ApprovalRequired")
+    assert await pods_of(tenant) == []
+    assert await tenant.sandbox.get("apps/v1/Deployment", "web", namespace=tenant.namespace_of("one")) is None
     assert stopped.status.url is None
     namespace = tenant.namespace_of("one")
     assert await tenant.sandbox.get("v1/PersistentVolumeClaim", "data", namespace=namespace) is not None
     await approve(tenant)
     await tenant.sandbox.exists("apps/v1/Deployment", "web", namespace=tenant.namespace_of("one"))
+
+
+async def pods_of(tenant: Tenant) -> list[str]:
+    pods = await tenant.client.list("v1/Pod", namespace=tenant.namespace_of("one"))
+    return [each["metadata"]["name"] for each in pods.items]
+
+
+async def set_finalizers(tenant: Tenant, pod: str, *finalizers: str) -> None:
+    """Keep a pod that is being deleted, as one does that ignores SIGTERM, or let it go."""
+    content = {"metadata": {"finalizers": list(finalizers)}}
+    await tenant.client.patch("v1/Pod", pod, content, namespace=tenant.namespace_of("one"))
+
+
+async def test_an_approval_is_withdrawn_only_once_no_pod_is_left(tenant: Tenant) -> None:
+    await tenant.project()
+    await tenant.environment(source=FORK)
+    await approve(tenant)
+    await tenant.ready()
+    (pod,) = await pods_of(tenant)
+    await set_finalizers(tenant, pod, "example.com/stays")
+    await withdraw(tenant)
+    await tenant.reaches("one", "Ready", "False", "ApprovalRequired")
+    await tenant.clock.sleep(12)
+    stopping = await tenant.reaches("one", "DeploymentReady", "False", "Stopping")
+    condition = stopping.status.condition("DeploymentReady")
+    assert condition is not None
+    assert condition.message == "Deployment web and its pods are being deleted"
+    assert await pods_of(tenant) == [pod]
+    await set_finalizers(tenant, pod)
+    await tenant.reaches("one", "DeploymentReady", "False", "ApprovalRequired")
+    assert await pods_of(tenant) == []
 
 
 @pytest.mark.virtual_time

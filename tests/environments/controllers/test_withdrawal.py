@@ -262,6 +262,7 @@ async def is_stopped(tenant: Tenant) -> None:
     """Wait until nothing of the fork runs, and it has no Secret."""
     inside = tenant.namespace_of("one")
     await tenant.sandbox.gone(DEPLOYMENT, "web", namespace=inside)
+    assert (await tenant.client.list("v1/Pod", namespace=inside)).items == []
     await tenant.sandbox.gone("v1/Secret", "settings", namespace=inside)
 
 

@@ -27,6 +27,7 @@ REQUIRED_NODE = {
     REQUIRED: {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "Exists"}]}]}
 }
 PREFERRED_NODE = {PREFERRED: [{"preference": {"matchExpressions": [{"key": "team", "operator": "Exists"}]}}]}
+LATE = {"exec": {"command": ["true"]}, "terminationGracePeriodSeconds": 301}
 NEAR_ANOTHER = {"podAffinityTerm": {"namespaces": ["another-team"], "topologyKey": "kubernetes.io/hostname"}}
 
 
@@ -156,6 +157,10 @@ def test_reserved_or_invalid_metadata_is_refused(metadata: dict[str, Any]) -> No
             "mount a token",
         ),
         (deployment(nodeName="control-plane"), "bypass the scheduler"),
+        (deployment(terminationGracePeriodSeconds=301), "terminationGracePeriodSeconds is 301"),
+        (deployment(terminationGracePeriodSeconds=1e9), "terminationGracePeriodSeconds is 1000000000.0"),
+        (deployment(containers=[{"livenessProbe": LATE}]), "terminationGracePeriodSeconds of livenessProbe is 301"),
+        (deployment(initContainers=[{"startupProbe": LATE}]), "terminationGracePeriodSeconds of startupProbe is 301"),
         (deployment(priorityClassName="system-node-critical"), "reserved for the system"),
         (deployment(priorityClassName="high"), "could evict those of others"),
         (deployment(nodeSelector={"node-role.kubernetes.io/control-plane": ""}), "chooses nodes by node-role"),
@@ -179,6 +184,12 @@ def test_reserved_or_invalid_metadata_is_refused(metadata: dict[str, Any]) -> No
 )  # fmt: skip
 def test_objects_that_reach_out_of_the_namespace_are_refused(manifest: dict[str, Any], words: str) -> None:
     assert words in " ".join(refusals(manifest))
+
+
+def test_a_pod_may_take_five_minutes_to_end() -> None:
+    probe = {"exec": {"command": ["true"]}, "terminationGracePeriodSeconds": 300}
+    manifest = deployment(terminationGracePeriodSeconds=300, containers=[{"livenessProbe": probe}])
+    assert filter_objects([manifest], RULES)
 
 
 def test_a_pod_in_a_cron_job_is_checked_too() -> None:

@@ -15,7 +15,7 @@ import msgspec
 from kapsa.adapters.errors import Refused
 from kapsa.adapters.manifests.manifest import Manifest, display_name
 from kapsa.adapters.manifests.pod_security import Level, pod_violations
-from kapsa.adapters.manifests.pod_templates import pod_metadata, pod_spec, reads_secret
+from kapsa.adapters.manifests.pod_templates import containers, pod_metadata, pod_spec, reads_secret
 from kapsa.environments.hosts.routing_rules import routing_refusals
 from kapsa.environments.render.scheduling_rules import SchedulingRules, scheduling_refusals
 
@@ -58,6 +58,8 @@ _RESERVED = ("catalyst.dev/", "kapsa-project.io/", "applyset.kubernetes.io/", "p
 _ROLLBACK = "deprecated.deployment.rollback.to"
 _SERVER_OWNED = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_GRACE_PERIOD = "terminationGracePeriodSeconds"
+_LONGEST_END = 300
 _LARGEST_OBJECT = 1024 * 1024
 _LARGEST_TOTAL = 8 * 1024 * 1024
 _MOST_SHOWN = 20
@@ -213,10 +215,28 @@ def _pod_problems(spec: Mapping[str, Any], rules: FilterRules) -> Iterator[str]:
         yield "automountServiceAccountToken must not be true"
     if _mounts_token(spec):
         yield "a volume would mount a token of the cluster"
+    yield from _late_ends(spec)
     for name in rules.pull_secrets:
         if reads_secret(spec, name):
             yield f"a volume or variable reads Secret {name}, which is only for pulling images"
     yield from scheduling_refusals(spec, rules.scheduling, namespace=rules.namespace)
+
+
+def _late_ends(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what would let a pod run on long after its version was withdrawn or its environment deleted."""
+    asked = [("", spec.get(_GRACE_PERIOD))]
+    asked += [
+        (f" of {probe}", fields.get(_GRACE_PERIOD))
+        for container in containers(spec)
+        for probe in ("livenessProbe", "readinessProbe", "startupProbe")
+        if isinstance(fields := container.get(probe), dict)
+    ]
+    for where, seconds in asked:
+        if seconds is not None and (not isinstance(seconds, int) or seconds > _LONGEST_END):
+            yield (
+                f"{_GRACE_PERIOD}{where} is {seconds!r}, which would let pods run on after they are deleted; set "
+                f"{_LONGEST_END} at most"
+            )
 
 
 def _mounts_token(spec: Mapping[str, Any]) -> bool:

@@ -2,7 +2,7 @@
 
 A version that was approved earlier keeps serving while its successor waits. If what is applied comes from a
 commit that is neither trusted nor approved any longer, its workloads are deleted, even if they were never
-complete; volumes, Services and the host stay.
+complete, and the step looks again until their last pod has ended; volumes, Services and the host stay.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import ClassVar
 from kapsa.environments.names import APPROVED_COMMIT
 from kapsa.environments.namespace_objects.apply_set import applied_commit, members
 from kapsa.environments.namespace_objects.builds import EnvironmentBuilds
-from kapsa.environments.namespace_objects.children import kind_string
+from kapsa.environments.namespace_objects.removal import LOOK_AGAIN_SECONDS, delete_with_pods, going
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.sources.trust import is_trusted
 from kapsa.environments.step_run import StepRun
@@ -38,10 +38,16 @@ class ApprovalStep:
         if visit.trusted:
             return Done("the commit is trusted")
         await self._owned.delete_all(visit.environment, visit.ctx)
-        applied = applied_commit(visit)
-        if applied is None or not is_trusted(visit.environment, visit.project, applied):
-            await _stop(visit)
-        return Waiting(message=_request(visit), reason=_REASON)
+        after = await _stop(visit) if _has_lost_trust(visit) else None
+        return Waiting(message=_request(visit), reason=_REASON, after=after)
+
+
+def _has_lost_trust(visit: StepRun) -> bool:
+    """Return whether something is applied, and the commit it comes from is not trusted."""
+    applied = applied_commit(visit)
+    if applied is None:
+        return bool(members(visit))
+    return not is_trusted(visit.environment, visit.project, applied)
 
 
 def _request(visit: StepRun) -> str:
@@ -52,16 +58,20 @@ def _request(visit: StepRun) -> str:
     )
 
 
-async def _stop(visit: StepRun) -> None:
-    """Delete the workloads of what is applied, which is not trusted."""
-    present = members(visit)
-    if not present:
-        return
-    for each in present:
-        if each["kind"] in _WORKLOADS and not each["metadata"].get("deletionTimestamp"):
-            await visit.ctx.delete(kind_string(each), each["metadata"]["name"], namespace=visit.namespace)
+async def _stop(visit: StepRun) -> float | None:
+    """Delete the workloads of what is applied, which is not trusted.
+
+    Returns the seconds until the next look while one of their pods may run; None once all have ended.
+    """
     status = visit.ctx.status
     status.url, status.urls, status.rollout = None, [], None
+    left = [each for each in members(visit) if each["kind"] in _WORKLOADS]
+    for each in left:
+        await delete_with_pods(visit, each)
+    if left:
+        visit.ctx.condition("DeploymentReady", False, reason="Stopping", message=going(left))
+        return LOOK_AGAIN_SECONDS
     visit.ctx.condition(
         "DeploymentReady", False, reason=_REASON, message="the approval of the deployed commit was withdrawn"
     )
+    return None

@@ -9,6 +9,7 @@ from typing import ClassVar
 from kapsa.environments.namespace_objects.apply_set import members
 from kapsa.environments.namespace_objects.children import kind_string, shown
 from kapsa.environments.namespace_objects.jobs import unfinished_jobs
+from kapsa.environments.namespace_objects.removal import LOOK_AGAIN_SECONDS, delete_with_pods, going
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.step_run import Manifest, StepRun
 from kapsa.environments.steps.step import Done, Outcome, Waiting, is_refusal
@@ -18,8 +19,6 @@ __all__ = ["SleepStep", "suspend"]
 
 _WITH_PODS = frozenset({"Deployment", "StatefulSet", "CronJob", "Job", "DaemonSet"})
 SUSPENDED_NODES = "catalyst.dev/suspended"
-_LOOK_AGAIN = 5.0
-"""Seconds until the next look at Jobs that are being deleted, which are not watched."""
 
 
 class SleepStep:
@@ -46,7 +45,7 @@ class SleepStep:
         if refusals:
             raise refusals[0]
         if jobs:
-            return Waiting(message=_going(jobs), reason="FallingAsleep", after=_LOOK_AGAIN)
+            return Waiting(message=going(jobs), reason="FallingAsleep", after=LOOK_AGAIN_SECONDS)
         return Done("nothing that is applied has pods")
 
 
@@ -57,17 +56,11 @@ async def _end_jobs(visit: StepRun, cron_jobs: Sequence[Manifest]) -> list[Manif
     """
     jobs = await unfinished_jobs(visit, cron_jobs)
     for job in jobs:
-        if not job["metadata"].get("deletionTimestamp"):
-            await visit.ctx.delete(job, propagation="Foreground")
+        if await delete_with_pods(visit, job):
             visit.ctx.event(
                 "Normal", "JobDeleted", f"deleted {shown(job)}, since the environment is suspended"
             )
     return jobs
-
-
-def _going(jobs: Sequence[Manifest]) -> str:
-    more = f" and {len(jobs) - 1} more" if len(jobs) > 1 else ""
-    return f"{shown(jobs[0])}{more} of a CronJob and its pods are being deleted"
 
 
 async def _scale_down(visit: StepRun, member: Manifest) -> ApiError | None:
