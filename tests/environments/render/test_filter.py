@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ NAMESPACE = "team-app-pr-7"
 HOST = "pr-7.example.com"
 RULES = FilterRules(namespace=NAMESPACE, hosts=[HOST])
 
+POD = {"containers": [{"name": "app", "image": "app:1"}]}
 REQUIRED, PREFERRED = (
     "requiredDuringSchedulingIgnoredDuringExecution",
     "preferredDuringSchedulingIgnoredDuringExecution",
@@ -138,6 +140,49 @@ def test_a_message_lists_a_limited_number_of_refusals() -> None:
 )
 def test_reserved_or_invalid_metadata_is_refused(metadata: dict[str, Any]) -> None:
     assert refusals(thing(metadata=metadata))
+
+
+def in_pods(metadata: Any) -> dict[str, Any]:
+    return thing("apps/v1/Deployment", spec={"template": {"metadata": metadata, "spec": POD}})
+
+
+def in_jobs(metadata: Any) -> dict[str, Any]:
+    template = {"metadata": metadata, "spec": {"template": {"spec": POD}}}
+    return thing("batch/v1/CronJob", spec={"jobTemplate": template})
+
+
+def in_pods_of_jobs(metadata: Any) -> dict[str, Any]:
+    return thing(
+        "batch/v1/CronJob", spec={"jobTemplate": {"spec": {"template": {"metadata": metadata, "spec": POD}}}}
+    )
+
+
+def in_claims(metadata: Any, **spec: Any) -> dict[str, Any]:
+    claim = {"metadata": {"name": "data", **metadata}, "spec": spec}
+    return thing("apps/v1/StatefulSet", spec={"template": {"spec": POD}, "volumeClaimTemplates": [{}, claim]})
+
+
+def in_ephemeral_volumes(metadata: Any, **spec: Any) -> dict[str, Any]:
+    claim = {"metadata": metadata, "spec": spec}
+    return deployment(volumes=[{"name": "scratch", "ephemeral": {"volumeClaimTemplate": claim}}])
+
+
+@pytest.mark.parametrize("nested", [in_pods, in_jobs, in_pods_of_jobs, in_claims, in_ephemeral_volumes])
+@pytest.mark.parametrize(
+    ("metadata", "words"),
+    [
+        ({"finalizers": ["example.com/never"]}, "metadata.finalizers is not allowed"),
+        ({"ownerReferences": [{"kind": "Node", "name": "x"}]}, "metadata.ownerReferences is not allowed"),
+        ({"labels": {"catalyst.dev/owner-uid": "another"}}, "which is reserved for the operator"),
+        ({"annotations": {"kapsa-project.io/x": "y"}}, "which is reserved for the operator"),
+    ],
+)
+def test_metadata_of_what_an_object_creates_is_judged_as_its_own(
+    nested: Callable[[Any], dict[str, Any]], metadata: dict[str, Any], words: str
+) -> None:
+    (refusal,) = refusals(nested(metadata))
+    assert words in refusal
+    assert filter_objects([nested({"labels": {"app": "web"}, "annotations": {"example.com/a": "b"}})], RULES)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from kapsa.adapters.errors import Refused
+from kapsa.adapters.manifests.claim_templates import claim_templates
 from kapsa.adapters.manifests.manifest import Manifest, display_name
 from kapsa.adapters.manifests.pod_security import Level, pod_violations
 from kapsa.adapters.manifests.pod_templates import containers, pod_metadata, pod_spec, reads_secret
@@ -143,7 +144,9 @@ def _problems(manifest: Manifest, rules: FilterRules) -> Iterator[str]:
         yield "metadata.name is missing or invalid; generateName is not supported"
     if metadata.get("namespace") not in (None, "", rules.namespace):
         yield f"metadata.namespace is {metadata['namespace']!r}; leave it out"
-    yield from _metadata_problems(metadata)
+    yield from _metadata_problems(metadata, "")
+    for path, nested in _nested_metadata(manifest):
+        yield from _metadata_problems(nested, path)
     yield from _kind_problems(manifest)
     if manifest["kind"] == "Secret" and name in rules.pull_secrets:
         yield "its name is reserved for the Secret for pulling images"
@@ -163,20 +166,35 @@ def _why_not(kind: str, allowed: Sequence[str]) -> str:
     )
 
 
-def _metadata_problems(metadata: Mapping[str, Any]) -> Iterator[str]:
+def _nested_metadata(manifest: Manifest) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the path and the metadata of what an object creates: its Jobs, pods and claims."""
+    spec = manifest.get("spec")
+    job = spec.get("jobTemplate") if manifest["kind"] == "CronJob" and isinstance(spec, dict) else None
+    if isinstance(job, dict):
+        yield "spec.jobTemplate.", _mapping(job.get("metadata"))
+    yield "the pods' ", pod_metadata(manifest)
+    for path, claim in claim_templates(manifest):
+        yield path, _mapping(claim.get("metadata"))
+
+
+def _metadata_problems(metadata: Mapping[str, Any], path: str) -> Iterator[str]:
     for field in ("ownerReferences", "finalizers"):
         if metadata.get(field):
-            yield f"metadata.{field} is not allowed"
+            yield f"{path}metadata.{field} is not allowed"
     for field in ("labels", "annotations"):
         entries = metadata.get(field)
         if entries is not None and not isinstance(entries, dict):
-            yield f"metadata.{field} must be a mapping"
+            yield f"{path}metadata.{field} must be a mapping"
             continue
         for key, value in (entries or {}).items():
             if str(key).startswith(_RESERVED):
-                yield f"metadata.{field} contains {key}, which is reserved for the operator"
+                yield f"{path}metadata.{field} contains {key}, which is reserved for the operator"
             if not isinstance(value, str):
-                yield f"metadata.{field}: {key} must be a string; put quotes around {value!r}"
+                yield f"{path}metadata.{field}: {key} must be a string; put quotes around {value!r}"
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _kind_problems(manifest: Manifest) -> Iterator[str]:
