@@ -194,6 +194,11 @@ def test_metadata_of_what_an_object_creates_is_judged_as_its_own(
         (thing("v1/ServiceAccount"), "automountServiceAccountToken must be false"),
         (thing("v1/PersistentVolumeClaim", spec={"volumeName": "another"}), "could bind a volume of another tenant"),
         (thing("v1/PersistentVolumeClaim", spec={"dataSourceRef": {"namespace": "x"}}), "another namespace"),
+        (thing("v1/PersistentVolumeClaim", spec={"selector": {}}), "could bind a volume of another tenant"),
+        (in_claims({}, volumeName="another"), "volumeClaimTemplates[data].spec.volumeName could bind"),
+        (in_claims({}, dataSourceRef={"namespace": "x"}), "volumeClaimTemplates[data].spec.dataSourceRef refers"),
+        (in_ephemeral_volumes({}, volumeName="another"), "volumeClaimTemplate.spec.volumeName could bind"),
+        (in_ephemeral_volumes({}, dataSourceRef={"namespace": "x"}), "Template.spec.dataSourceRef refers"),
         (thing("apps/v1/Deployment", spec={}), "no pod template"),
         (thing("batch/v1/CronJob"), "no pod template"),
         (deployment(automountServiceAccountToken=True), "automountServiceAccountToken"),
@@ -229,6 +234,57 @@ def test_metadata_of_what_an_object_creates_is_judged_as_its_own(
 )  # fmt: skip
 def test_objects_that_reach_out_of_the_namespace_are_refused(manifest: dict[str, Any], words: str) -> None:
     assert words in " ".join(refusals(manifest))
+
+
+FOREIGN_VOLUMES: dict[str, Any] = {
+    "nfs": {"server": "10.0.0.9", "path": "/exports/bank"},
+    "iscsi": {"targetPortal": "10.0.0.9", "iqn": "iqn.2001-04.com.example:bank", "lun": 0},
+    "csi": {"driver": "secrets-store.csi.k8s.io", "nodePublishSecretRef": {"name": "own"}},
+    "awsElasticBlockStore": {"volumeID": "vol-1"},
+    "gcePersistentDisk": {"pdName": "bank"},
+    "azureFile": {"secretName": "own", "shareName": "bank"},
+    "azureDisk": {"diskName": "bank", "diskURI": "x"},
+    "cephfs": {"monitors": ["10.0.0.9"]},
+    "rbd": {"monitors": ["10.0.0.9"], "image": "bank"},
+    "flexVolume": {"driver": "example.com/any"},
+    "gitRepo": {"repository": "https://git.example.com/bank"},
+    "somethingNew": {},
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN_VOLUMES)
+def test_a_volume_that_names_storage_outside_the_namespace_is_refused(kind: str) -> None:
+    pod = {**POD, "volumes": [{"name": "data", kind: FOREIGN_VOLUMES[kind]}]}
+    for manifest in (
+        deployment(**pod),
+        thing("batch/v1/CronJob", spec={"jobTemplate": {"spec": {"template": {"spec": pod}}}}),
+    ):
+        (refusal,) = refusals(manifest)
+        assert f"volume data is of type {kind}, which could reach storage of others" in refusal
+        assert "use a persistentVolumeClaim" in refusal
+
+
+@pytest.mark.parametrize("source", ["clusterTrustBundle", "podCertificate"])
+def test_a_projected_volume_holds_only_what_the_namespace_has(source: str) -> None:
+    volume = {"name": "all", "projected": {"sources": [{source: {"path": "x"}}]}}
+    assert f"volume all projects a {source}" in " ".join(refusals(deployment(volumes=[volume])))
+
+
+def test_plain_volumes_are_allowed() -> None:
+    sources = [{"configMap": {"name": "a"}}, {"secret": {"name": "b"}}, {"downwardAPI": {"items": []}}]
+    volumes: list[dict[str, Any]] = [
+        {"name": "default"},
+        {"name": "empty", "emptyDir": {}, "nfs": None},
+        {"name": "config", "configMap": {"name": "a"}},
+        {"name": "secret", "secret": {"secretName": "b"}},
+        {"name": "fields", "downwardAPI": {"items": []}},
+        {"name": "all", "projected": {"sources": sources}},
+        {"name": "claim", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "image", "image": {"reference": "app:1"}},
+        {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "fast"}}}},
+    ]
+    assert filter_objects([deployment(volumes=volumes)], RULES)
+    assert filter_objects([in_claims({}, accessModes=["ReadWriteOnce"], dataSourceRef={"name": "x"})], RULES)
 
 
 def test_a_pod_may_take_five_minutes_to_end() -> None:

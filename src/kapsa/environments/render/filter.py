@@ -19,6 +19,7 @@ from kapsa.adapters.manifests.pod_security import Level, pod_violations
 from kapsa.adapters.manifests.pod_templates import containers, pod_metadata, pod_spec, reads_secret
 from kapsa.environments.hosts.routing_rules import routing_refusals
 from kapsa.environments.render.scheduling_rules import SchedulingRules, scheduling_refusals
+from kapsa.environments.render.volume_rules import claim_refusals, volume_refusals
 
 __all__ = ["ALLOWED_KINDS", "FilterRules", "ObjectsRefused", "Refusal", "filter_objects"]
 
@@ -206,17 +207,11 @@ def _kind_problems(manifest: Manifest) -> Iterator[str]:
         yield f"a Secret of type {manifest['type']} would contain a token of the cluster"
     if kind == "ServiceAccount" and manifest.get("automountServiceAccountToken") is not False:
         yield "automountServiceAccountToken must be false"
-    spec = manifest.get("spec")
     if kind == "Deployment":
         yield from _deployment_problems(manifest)
     if kind in ("Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob") and pod_spec(manifest) is None:
         yield "it has no pod template"
-    if kind == "PersistentVolumeClaim" and isinstance(spec, dict):
-        if spec.get("volumeName"):
-            yield "spec.volumeName could bind a volume of another tenant"
-        reference = spec.get("dataSourceRef")
-        if isinstance(reference, dict) and reference.get("namespace"):
-            yield "spec.dataSourceRef refers to another namespace"
+    yield from claim_refusals(manifest)
 
 
 def _deployment_problems(manifest: Manifest) -> Iterator[str]:
@@ -231,8 +226,7 @@ def _deployment_problems(manifest: Manifest) -> Iterator[str]:
 def _pod_problems(spec: Mapping[str, Any], rules: FilterRules) -> Iterator[str]:
     if spec.get("automountServiceAccountToken"):
         yield "automountServiceAccountToken must not be true"
-    if _mounts_token(spec):
-        yield "a volume would mount a token of the cluster"
+    yield from volume_refusals(spec)
     yield from _late_ends(spec)
     for name in rules.pull_secrets:
         if reads_secret(spec, name):
@@ -255,17 +249,6 @@ def _late_ends(spec: Mapping[str, Any]) -> Iterator[str]:
                 f"{_GRACE_PERIOD}{where} is {seconds!r}, which would let pods run on after they are deleted; set "
                 f"{_LONGEST_END} at most"
             )
-
-
-def _mounts_token(spec: Mapping[str, Any]) -> bool:
-    volumes = spec.get("volumes")
-    for volume in volumes if isinstance(volumes, list) else ():
-        projected = volume.get("projected") if isinstance(volume, dict) else None
-        sources = projected.get("sources") if isinstance(projected, dict) else None
-        for source in sources if isinstance(sources, list) else ():
-            if isinstance(source, dict) and "serviceAccountToken" in source:
-                return True
-    return False
 
 
 def _placed(manifest: Manifest, namespace: str) -> Manifest:
