@@ -186,7 +186,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "AnnotationRefused",
         "a host that is not allocated to it",
     ),
-    "path": ({"path": "/{}"}, "IngressPathRefused", "holds a semicolon, a brace or a line break"),
+    "path": ({"path": "/{}"}, "IngressPathRefused", "may contain only letters, digits"),
 }
 
 

@@ -20,6 +20,7 @@ NAMESPACE = "team-app-pr-7"
 HOST = "pr-7.example.com"
 RULES = FilterRules(namespace=NAMESPACE, hosts=[HOST])
 
+TRAEFIK = "traefik.ingress.kubernetes.io"
 POD = {"containers": [{"name": "app", "image": "app:1"}]}
 REQUIRED, PREFERRED = (
     "requiredDuringSchedulingIgnoredDuringExecution",
@@ -47,6 +48,11 @@ def deployment(**pod: Any) -> dict[str, Any]:
 
 def ingress(*rules: Any, **spec: Any) -> dict[str, Any]:
     return thing("networking.k8s.io/v1/Ingress", spec={"rules": list(rules), **spec})
+
+
+def routed(path: str, path_type: str = "Prefix") -> dict[str, Any]:
+    """Return an Ingress with this path."""
+    return ingress({"host": HOST, "http": {"paths": [{"path": path, "pathType": path_type}]}})
 
 
 def refusals(*objects: dict[str, Any], rules: FilterRules = RULES) -> list[str]:
@@ -322,6 +328,19 @@ def test_a_host_that_is_allocated_is_allowed() -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "path_type"),
+    [
+        ("/", "Prefix"),
+        ("/v1/a-b_c.d~e/%20/@me:$&+,=!*", "Exact"),
+        ("/api(/|$)(.*)", "ImplementationSpecific"),
+        ("/(?!admin)[a-z]+", "ImplementationSpecific"),
+    ],
+)
+def test_a_path_of_a_url_or_a_pattern_for_it_is_allowed(path: str, path_type: str) -> None:
+    assert filter_objects([routed(path, path_type)], RULES)
+
+
+@pytest.mark.parametrize(
     ("manifest", "words"),
     [
         (ingress({"host": "www.example.com"}), "host 'www.example.com' is not allocated to it"),
@@ -331,7 +350,16 @@ def test_a_host_that_is_allocated_is_allowed() -> None:
         (ingress({"host": HOST}, defaultBackend={"service": {"name": "web"}}), "defaultBackend"),
         (ingress(), "spec.rules is empty"),
         (ingress({"host": HOST}, tls=[{"hosts": ["bank.example.com"]}]), "not allocated"),
-        (ingress({"host": HOST, "http": {"paths": [{"path": "/x;}\nlocation / {"}]}}), "semicolon"),
+        (routed("/x;}\nlocation / {"), "path '/x;}\\nlocation / {' may contain only"),
+        (routed("/`) || PathPrefix(`/"), "path '/`) || PathPrefix(`/' may contain only"),
+        (routed("/`)||PathPrefix(`/", "ImplementationSpecific"), "may contain only"),
+        (routed("/a b"), "may contain only"),
+        (routed("/a'b"), "may contain only"),
+        (routed('/a"b'), "may contain only"),
+        (routed("/a\\"), "may contain only"),
+        (routed("/a#b"), "may contain only"),
+        (routed("/%[src]"), "may contain only"),
+        (routed("/api(/|$)(.*)"), "may contain only"),
     ],
 )
 def test_a_host_that_is_not_allocated_is_refused(manifest: dict[str, Any], words: str) -> None:
@@ -360,6 +388,16 @@ def test_without_a_host_there_is_no_ingress() -> None:
         ("haproxy.org/backend-config-snippet", "x"),
         ("haproxy-ingress.github.io/config-global", "x"),
         ("alb.ingress.kubernetes.io/actions.forward", "x"),
+        (f"{TRAEFIK}/router.pathmatcher", "PathPrefix(`/`) || PathPrefix"),
+        (f"{TRAEFIK}/router.pathmatcher", "HostRegexp"),
+        (f"{TRAEFIK}/router.middlewares", "kube-system-auth@kubernetescrd"),
+        (f"{TRAEFIK}/router.tls.options", "bank-mtls@kubernetescrd"),
+        (f"{TRAEFIK}/router.tls.domains.0.main", "www.example.com"),
+        (f"{TRAEFIK}/router.rulesyntax", "v2"),
+        (f"{TRAEFIK}/router.entrypoints", "web`"),
+        (f"{TRAEFIK}/service.serverstransport", "bank-transport@kubernetescrd"),
+        (f"{TRAEFIK}/service.sticky.cookie.domain", "example.com"),
+        ("traefik.example.com/anything", "x"),
         ("external-dns.alpha.kubernetes.io/hostname", f"{HOST},www.example.com"),
         ("external-dns.alpha.kubernetes.io/target", "198.51.100.1"),
     ],
@@ -375,6 +413,11 @@ def test_annotations_that_configure_the_shared_controller_are_refused(key: str, 
     [
         ("nginx.ingress.kubernetes.io/rewrite-target", "/$2"),
         ("nginx.ingress.kubernetes.io/proxy-body-size", "8m"),
+        (f"{TRAEFIK}/router.entrypoints", "web,websecure"),
+        (f"{TRAEFIK}/router.tls", "true"),
+        (f"{TRAEFIK}/router.pathmatcher", "Path"),
+        (f"{TRAEFIK}/service.sticky.cookie", "true"),
+        (f"{TRAEFIK}/service.sticky.cookie.name", "session"),
         ("nginx.ingress.kubernetes.io/auth-secret", "basic-auth"),
         ("nginx.ingress.kubernetes.io/auth-secret", f"{NAMESPACE}/basic-auth"),
         ("external-dns.alpha.kubernetes.io/hostname", HOST),

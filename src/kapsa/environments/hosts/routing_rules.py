@@ -6,6 +6,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from kapsa.environments.hosts.traefik_annotations import is_of_traefik, traefik_refusal
+
 __all__ = ["annotation_refusal", "path_refusal", "routing_refusals"]
 
 _CONFIGURES_ALL = re.compile(
@@ -14,7 +16,11 @@ _CONFIGURES_ALL = re.compile(
 """Annotations that inject configuration, claim another host, or send requests elsewhere."""
 _BREAKS_OUT = re.compile(r"[;{}\r\n]")
 """Characters that would let a value break out of its line in a controller's configuration."""
-_OF_A_CONTROLLER = re.compile(r"(?:ingress|haproxy|traefik|konghq|nginx|contour|projectcontour)", re.I)
+_PATH = re.compile(r"(?:[A-Za-z0-9\-._~/!$&()*+,=:@]|%[0-9A-Fa-f]{2})*")
+"""The characters of a path in a URL (RFC 3986), without quotes and semicolons."""
+_PATTERN = re.compile(r"(?:[A-Za-z0-9\-._~/!$&()*+,=:@|?^\[\]]|%[0-9A-Fa-f]{2})*")
+"""Those characters, and those of a regular expression that mean nothing in a configuration."""
+_OF_A_CONTROLLER = re.compile(r"(?:ingress|haproxy|konghq|nginx|contour|projectcontour)", re.I)
 _NAMES_HOSTS = (
     "external-dns.alpha.kubernetes.io/hostname",
     "external-dns.alpha.kubernetes.io/internal-hostname",
@@ -24,6 +30,8 @@ _ELSEWHERE = re.compile(r"external-dns\.alpha\.kubernetes\.io/(target|endpoints-
 
 def annotation_refusal(key: str, value: str, *, hosts: Collection[str] = (), namespace: str = "") -> str:
     """Return the reason to refuse an annotation of a routing object; empty if it is allowed."""
+    if is_of_traefik(key):
+        return traefik_refusal(key, value)
     name = key.rpartition("/")[2].lower()
     if _OF_A_CONTROLLER.search(key.rpartition("/")[0]) and _CONFIGURES_ALL.search(name):
         return f"annotation {key} would configure the ingress controller itself"
@@ -39,11 +47,17 @@ def annotation_refusal(key: str, value: str, *, hosts: Collection[str] = (), nam
     return ""
 
 
-def path_refusal(path: str) -> str:
-    """Return the reason to refuse a path of a route; empty if it is allowed."""
-    if _BREAKS_OUT.search(path):
-        return f"path {path[:80]!r} holds a semicolon, a brace or a line break"
-    return ""
+def path_refusal(path: str, *, pattern: bool = False) -> str:
+    """Return the reason to refuse a path of a route; empty if it is allowed.
+
+    With `pattern` it may be a regular expression, as in an Ingress of pathType ImplementationSpecific.
+    """
+    if (_PATTERN if pattern else _PATH).fullmatch(path):
+        return ""
+    return (
+        f"path {path[:80]!r} may contain only letters, digits and -._~/!$&()*+,=:@%: a controller could read other "
+        "characters, such as quotes, blanks and braces, as configuration"
+    )
 
 
 def routing_refusals(manifest: Mapping[str, Any], *, hosts: Collection[str], namespace: str) -> Iterator[str]:
@@ -72,7 +86,8 @@ def _ingress(spec: Mapping[str, Any], hosts: Collection[str]) -> Iterator[str]:
         yield from _foreign(rule.get("host"), hosts)
         http = rule.get("http")
         for entry in _dicts(http.get("paths")) if isinstance(http, dict) else ():
-            if refusal := path_refusal(str(entry.get("path") or "")):
+            pattern = entry.get("pathType") == "ImplementationSpecific"
+            if refusal := path_refusal(str(entry.get("path") or ""), pattern=pattern):
                 yield refusal
     for entry in _dicts(spec.get("tls")):
         listed = entry.get("hosts")
