@@ -29,6 +29,7 @@ from tests.environments.sandbox import Sandbox
 __all__ = [
     "ALL_REPOSITORIES",
     "BUILD",
+    "REPOSITORY",
     "FakeSystems",
     "Tenant",
     "image",

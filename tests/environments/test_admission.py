@@ -286,6 +286,15 @@ async def test_a_project_whose_namespace_is_somebody_elses_is_refused(client: Cl
     assert f"namespace {team}-app-taken already exists and belongs to another owner" in message
 
 
+async def test_a_project_whose_namespace_would_be_the_one_of_builds_is_refused_at_once(
+    client: Client,
+) -> None:
+    await namespace(client, "kapsa")
+    reason, message = await refusal(client, manifest(Project, "builds", project_spec(), "kapsa"))
+    assert reason == "NamespaceNotOurs"
+    assert "namespace kapsa-builds is reserved for the operator or the cluster" in message
+
+
 async def test_a_domain_is_in_one_pool_only(client: Client) -> None:
     await client.create(manifest(DomainPool, "one", {"baseDomains": ["a.example.com", "b.example.com"]}))
     two = await client.create(manifest(DomainPool, "two", {"baseDomains": ["c.example.com"]}))

@@ -34,7 +34,12 @@ from kapsa.environments.resources import (
     TeamNamespace,
 )
 from kapsa.environments.settings import Settings
-from kapsa.environments.tenancy.namespaces import NAMESPACE, ForeignNamespaceError, refuse_foreign
+from kapsa.environments.tenancy.namespaces import (
+    NAMESPACE,
+    ForeignNamespaceError,
+    refuse_foreign,
+    refuse_reserved,
+)
 from kapsa.environments.tenancy.ownership import (
     PROJECT_MISSING,
     is_namespace_of,
@@ -90,6 +95,16 @@ class _Validator(ValidatingWebhook[T]):
         not checked again."""
         raise NotImplementedError
 
+    async def _refuse_taken(self, client: Client, namespace: str) -> None:
+        """Reject a new resource whose namespace is reserved or has another owner.
+
+        One that is being deleted is waited for instead.
+        """
+        refuse_reserved(namespace, self._settings)
+        live = await _find(client, NAMESPACE, namespace)
+        if live is not None and not live["metadata"].get("deletionTimestamp"):
+            refuse_foreign(live, "", None)
+
 
 class ProjectValidator(_Validator[Project]):
     """A validator that rejects repositories that cannot be fetched and names whose namespace is taken.
@@ -104,7 +119,7 @@ class ProjectValidator(_Validator[Project]):
         for branch in (new.spec.source.branch, *(each.branch for each in new.spec.environments)):
             check_branch(branch)
         if old is None:
-            await _refuse_taken(request.client, namespace_name(new.namespace, new.name))
+            await self._refuse_taken(request.client, namespace_name(new.namespace, new.name))
         await _refuse_foreign_resources(request.client, new)
         return [
             f"{kind.kind} {name} does not exist yet: the environments of the Project wait for it"
@@ -127,7 +142,7 @@ class EnvironmentValidator(_Validator[Environment]):
         project = await _project_of(request.client, new)
         namespace, ingress = namespace_name(project.namespace, project.name, new.name), new.spec.ingress
         if old is None:
-            await _refuse_taken(request.client, namespace)
+            await self._refuse_taken(request.client, namespace)
         if ingress.enabled:
             check_ingress(ingress, host=ingress.host, namespace=namespace)
         if ingress.enabled and ingress.host is not None:
@@ -171,7 +186,7 @@ class PreviewEnvironmentValidator(_Validator[PreviewEnvironment]):
         old: PreviewEnvironment | None,
     ) -> list[str]:
         if old is None:  # the pull request's number cannot be changed
-            await _refuse_taken(request.client, namespace_of(new))
+            await self._refuse_taken(request.client, namespace_of(new))
         return []
 
 
@@ -183,14 +198,6 @@ def validators(settings: Settings) -> tuple[ValidatingWebhook[Any], ...]:
         DomainPoolValidator(settings),
         PreviewEnvironmentValidator(settings),
     )
-
-
-async def _refuse_taken(client: Client, namespace: str) -> None:
-    """Reject a new resource whose namespace has another owner. One that is being deleted is waited for
-    instead."""
-    live = await _find(client, NAMESPACE, namespace)
-    if live is not None and not live["metadata"].get("deletionTimestamp"):
-        refuse_foreign(live, "", None)
 
 
 async def _refuse_foreign_resources(client: Client, project: Project) -> None:

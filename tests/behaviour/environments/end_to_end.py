@@ -14,7 +14,7 @@ from kapsa.adapters.git.credentials import GitCredentials
 from kapsa.adapters.http.client import GuardedHttpClient
 from kapsa.adapters.testing.git_server import GitRepository
 from kapsa.adapters.testing.registry_server import RegistryServer
-from kapsa.environments.names import namespace_name
+from kapsa.environments.names import MANAGED_BY, OPERATOR, namespace_name
 from kapsa.environments.operator import ExternalSystems, make_operator
 from kapsa.environments.ports import RefLister
 from kapsa.environments.resources import DomainPool, Environment, Project, Registry
@@ -118,8 +118,8 @@ class EndToEnd:
     async def prepare(self) -> None:
         """Install the CRD of Certificates, the namespaces of the operator, and the registry's credentials."""
         await self.client.apply(certificate_definition(), force=True)
-        for name in (self.settings.namespace, self.settings.build_namespace):
-            await self.sandbox.make_namespace(name)
+        await self.sandbox.make_namespace(self.settings.namespace)
+        await self.sandbox.make_namespace(self.settings.build_namespace, **{MANAGED_BY: OPERATOR})
         await self.sandbox.until(self._certificates_served, "Certificates are served")
         self.registry.login = LOGIN
         await self.secret("registry", self.settings.namespace, {"username": LOGIN[0], "password": LOGIN[1]})

@@ -5,23 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from kapsa.environments.build.engines import BuildEngines
 from kapsa.environments.build.walls import build_walls
 from kapsa.environments.names import MANAGED_BY, OPERATOR, OWNER, OWNER_UID, TEAM
 from kapsa.environments.namespace_objects.builds import BUILD as BUILD_LABEL
+from kapsa.environments.resources import Project
 from kapsa.environments.settings import Settings
+from kapsa.environments.tenancy.namespaces import ForeignNamespaceError, refuse_reserved
 from kapsa.runtime import Call
 from tests.environments.announced_address import PUBLIC_ADDRESS, announce, closed
-from tests.environments.tenant import BUILD, Tenant, shared_registry
+from tests.environments.tenant import BUILD, REPOSITORY, Tenant, shared_registry
 
 JOB = "batch/v1/Job"
 POLICY = "networking.k8s.io/v1/NetworkPolicy"
 
 
 async def built(tenant: Tenant, commit: str = "one", project: Mapping[str, Any] = BUILD, **more: Any) -> None:
-    """Start a build in a namespace that no other test uses, with more settings and the operator's own engines."""
+    """Start a build in a namespace that no other test uses, and wait until it is there."""
+    await start_build(tenant, commit, project, **more)
+    await tenant.sandbox.exists("v1/ServiceAccount", "kapsa-build", namespace=namespace_of(tenant))
+
+
+async def start_build(
+    tenant: Tenant, commit: str = "one", project: Mapping[str, Any] = BUILD, **more: Any
+) -> None:
+    """Start a build there, with more settings and the operator's own engines."""
     if tenant.sandbox.harness.cluster.engine == "embedded":
         tenant.sandbox.harness.cluster.workloads.delay(finish=600)
     await tenant.sandbox.harness.kill()
@@ -30,7 +41,6 @@ async def built(tenant: Tenant, commit: str = "one", project: Mapping[str, Any] 
     await tenant.start(settings)
     await tenant.project(**project)
     await tenant.environment(commit=commit)
-    await tenant.sandbox.exists("v1/ServiceAccount", "kapsa-build", namespace=namespace_of(tenant))
 
 
 def namespace_of(tenant: Tenant) -> str:
@@ -243,7 +253,7 @@ async def test_a_build_that_runs_too_long_has_failed(tenant: Tenant) -> None:
 
 @pytest.mark.virtual_time
 async def test_a_build_that_waits_longer_than_its_time_for_a_pod_has_not_failed(tenant: Tenant) -> None:
-    await tenant.sandbox.make_namespace(namespace_of(tenant))
+    await tenant.sandbox.make_namespace(namespace_of(tenant), **{MANAGED_BY: OPERATOR})
     quota = {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
@@ -293,3 +303,64 @@ async def test_a_build_of_the_same_name_but_of_another_project_is_refused(tenant
     refused = await tenant.reaches("two", "BuildReady", "False", "BuildNotOurs")
     assert refused.status.failure is not None
     assert "its owner is evil-app/one" in refused.status.failure.message
+
+
+async def test_builds_do_not_start_in_a_namespace_that_the_operator_did_not_make(tenant: Tenant) -> None:
+    await tenant.sandbox.make_namespace(namespace_of(tenant))
+    await start_build(tenant)
+    refused = await tenant.reaches("one", "BuildReady", "False", "BuildNamespaceNotOurs")
+    assert refused.status.failure is not None
+    assert namespace_of(tenant) in refused.status.failure.message
+    assert (await tenant.client.list("v1/Secret", namespace=namespace_of(tenant))).items == []
+    assert await walls(tenant, "v1/ResourceQuota") == {}
+
+
+async def test_builds_start_in_a_namespace_that_an_administrator_labelled_for_them(tenant: Tenant) -> None:
+    await tenant.sandbox.make_namespace(namespace_of(tenant), **{MANAGED_BY: OPERATOR})
+    await built(tenant)
+
+
+@pytest.mark.parametrize("owner", ["project", "environment"])
+async def test_builds_do_not_start_in_the_namespace_of_a_team(tenant: Tenant, owner: str) -> None:
+    await tenant.project(**BUILD)
+    await tenant.environment("two")
+    mine = tenant.home if owner == "project" else tenant.namespace_of("two")
+    await tenant.sandbox.exists("v1/Namespace", mine)
+    await tenant.sandbox.harness.kill()
+    await tenant.start(Settings(build_namespace=mine))
+    await tenant.environment()
+    await tenant.reaches("one", "BuildReady", "False", "BuildNamespaceNotOurs")
+
+
+@pytest.mark.parametrize("setting", ["namespace", "build_namespace", "ingress_namespace"])
+async def test_no_project_gets_a_namespace_of_the_operator(tenant: Tenant, setting: str) -> None:
+    await tenant.sandbox.harness.kill()
+    await tenant.start(msgspec.structs.replace(tenant.settings, **{setting: tenant.home}))
+    spec = {"source": {"repositoryUrl": REPOSITORY}, "deployment": {"type": "manifest", "path": "deploy"}}
+    await tenant.sandbox.apply(Project, "app", spec)
+    refused = await tenant.sandbox.condition(Project, "app", "False", reason="NamespaceNotOurs")
+    condition = refused.status.condition("Ready")
+    assert condition is not None
+    assert (
+        condition.message
+        == f"namespace {tenant.home} is reserved for the operator or the cluster: choose another name"
+    )
+    assert await tenant.sandbox.get("v1/Namespace", tenant.home) is None
+
+
+async def test_no_environment_gets_a_namespace_of_the_operator(tenant: Tenant) -> None:
+    await tenant.sandbox.harness.kill()
+    inside = tenant.namespace_of("one")
+    await tenant.start(Settings(build_namespace=inside))
+    await tenant.project()
+    await tenant.environment()
+    await tenant.reaches("one", "NamespaceReady", "False", "NamespaceNotOurs")
+    assert await tenant.sandbox.get("v1/Namespace", inside) is None
+
+
+@pytest.mark.parametrize("name", ["default", "kube-system", "kube-public-app", "gateways"])
+def test_the_namespaces_of_the_cluster_are_reserved(name: str) -> None:
+    settings = Settings(route_kind="HTTPRoute", gateway="gateways/shared")
+    with pytest.raises(ForeignNamespaceError, match=f"namespace {name} is reserved"):
+        refuse_reserved(name, settings)
+    refuse_reserved("kubernetes-app", settings)

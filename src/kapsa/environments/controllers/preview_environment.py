@@ -153,7 +153,7 @@ class PreviewEnvironmentController(Controller[PreviewEnvironment]):
     async def _protect(self, ctx: Context[PreviewEnvironment], children: PreviewObjects) -> None:
         """Apply the namespace and its network policy, before the pod: it never runs unprotected."""
         async with self._step("namespace"):
-            await claim(ctx, children.namespace, labels=children.namespace_labels)
+            await claim(ctx, children.namespace, self.settings, labels=children.namespace_labels)
         async with self._step("networkpolicy"):
             await ctx.apply(children.network_policy(api_server_ranges(ctx, self.settings)), owner=False)
 

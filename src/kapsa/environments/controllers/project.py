@@ -169,7 +169,7 @@ class ProjectController(Controller[Project]):
     async def _reconcile(self, project: Project, ctx: Context[Project]) -> Requeue | None:
         home = namespace_name(project.namespace, project.name)
         try:
-            await claim(ctx, home, labels=_namespace_labels(project))
+            await claim(ctx, home, self.settings, labels=_namespace_labels(project))
         except (ForeignNamespaceError, NamespaceChangingError) as error:
             ctx.condition("Ready", False, reason=error.reason, message=str(error))
             return Requeue(after=0) if isinstance(error, NamespaceIntendedError) else None

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from kapsa.adapters.errors import Refused
 from kapsa.adapters.oci.credentials import RegistryCredentials
@@ -292,24 +293,39 @@ async def _team_login(visit: StepRun) -> RegistryCredentials | None:
 
 async def _ensure_namespace(visit: StepRun) -> None:
     """Create the build namespace, and put its walls in place before anything runs in it."""
-    await _create_namespace(visit)
+    namespace = visit.ctx.get(NAMESPACE, visit.settings.build_namespace, namespace="")
+    _refuse_foreign_namespace(namespace or await _create_namespace(visit))
     for wall in build_walls(visit.settings, api_server_ranges(visit.ctx, visit.settings)):
         await visit.ctx.apply(wall, owner=False)
 
 
-async def _create_namespace(visit: StepRun) -> None:
+async def _create_namespace(visit: StepRun) -> Mapping[str, Any]:
     name = visit.settings.build_namespace
-    if visit.ctx.get(NAMESPACE, name, namespace="") is not None:
-        return
     manifest = {
         "apiVersion": "v1",
         "kind": "Namespace",
         "metadata": {"name": name, "labels": {MANAGED_BY: OPERATOR}},
     }
     try:
-        await visit.ctx.create(manifest, owner=False)
+        return await visit.ctx.create(manifest, owner=False)
     except AlreadyExists:
-        return
+        existing: Mapping[str, Any] = await visit.ctx.client.get(NAMESPACE, name)
+        return existing
+
+
+def _refuse_foreign_namespace(namespace: Mapping[str, Any]) -> None:
+    """Raise Refused for a namespace that was not created for builds.
+
+    The credentials to push images are there: its people would read them.
+    """
+    name, labels = namespace["metadata"]["name"], namespace["metadata"].get("labels") or {}
+    if labels.get(MANAGED_BY) != OPERATOR or OWNER_UID in labels:
+        raise Refused(
+            f"namespace {name} was not created for builds, so no credentials are copied there",
+            reason="BuildNamespaceNotOurs",
+            hint="Ask an administrator to set KAPSA_BUILD_NAMESPACE to another namespace. If no team has access to "
+            f"this one, label it {MANAGED_BY}={OPERATOR}",
+        )
 
 
 def _is_reported(visit: StepRun, reason: str) -> bool:

@@ -46,7 +46,7 @@ class NamespaceStep:
         branch = environment.spec.source.branch
         try:
             visit.claimed = await claim(
-                visit.ctx, name, labels=labels, annotations={BRANCH: branch} if branch else {}
+                visit.ctx, name, visit.settings, labels=labels, annotations={BRANCH: branch} if branch else {}
             )
         except ForeignNamespaceError as error:
             return StepFailure(

@@ -17,6 +17,7 @@ import msgspec
 
 from kapsa.environments.names import OWNER, OWNER_UID
 from kapsa.environments.resources import NamespaceStatus
+from kapsa.environments.settings import Settings
 from kapsa.runtime import AlreadyExists, Cache, Context, CustomResource, Key, NotFound, StoredObject
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "claim",
     "owners",
     "refuse_foreign",
+    "refuse_reserved",
     "release",
 ]
 
@@ -36,7 +38,7 @@ NAMESPACE = "v1/Namespace"
 
 
 class ForeignNamespaceError(Exception):
-    """A namespace of the required name exists, and the resource does not own it."""
+    """A namespace of the required name exists, and the resource does not own it; or no resource may own it."""
 
     reason = "NamespaceNotOurs"
 
@@ -61,13 +63,19 @@ class ClaimedNamespace(msgspec.Struct, frozen=True):
 
 
 async def claim(
-    ctx: Context[Any], name: str, *, labels: Mapping[str, str], annotations: Mapping[str, str] | None = None
+    ctx: Context[Any],
+    name: str,
+    settings: Settings,
+    *,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str] | None = None,
 ) -> ClaimedNamespace:
     """Create or correct the namespace, with these labels and annotations and the marks of its owner.
 
-    The status records it. Raises ForeignNamespaceError if the resource does not own it, and
+    The status records it. Raises ForeignNamespaceError if the resource does not own it or its name is reserved, and
     NamespaceChangingError while it is being deleted or about to be created.
     """
+    refuse_reserved(name, settings)
     desired = _manifest(ctx, name, labels, annotations or {})
     live = ctx.get(NAMESPACE, name, namespace="", track=True) or await _live(ctx, name)
     if live is None:
@@ -230,6 +238,19 @@ def refuse_foreign(live: Mapping[str, Any], uid: str, recorded: NamespaceStatus 
     if recorded.uid and recorded.uid != metadata["uid"]:
         raise ForeignNamespaceError(
             f"namespace {name} is not the one in the status (uid {metadata['uid']}, not {recorded.uid}): delete it"
+        )
+
+
+def refuse_reserved(name: str, settings: Settings) -> None:
+    """Raise ForeignNamespaceError for the name of a namespace of the operator or of the cluster itself.
+
+    The people of a team would read Secrets there, such as the credentials to push images.
+    """
+    gateway = settings.gateway.partition("/")[0]
+    own = (settings.namespace, settings.build_namespace, settings.ingress_namespace, gateway)
+    if name in ("default", *own) or name.startswith("kube-"):
+        raise ForeignNamespaceError(
+            f"namespace {name} is reserved for the operator or the cluster: choose another name"
         )
 
 
