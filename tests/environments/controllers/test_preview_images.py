@@ -31,6 +31,16 @@ async def test_a_preview_cannot_run_the_private_image_of_another_team(sandbox: S
     assert await preview.child(DEPLOYMENT, "app") is None, "nothing of it runs"
 
 
+async def test_a_preview_cannot_run_an_image_by_its_id(sandbox: Sandbox) -> None:
+    await registry(sandbox)
+    await sandbox.start(make_operator())
+    preview = Preview(sandbox)
+    await preview.ask(image="sha256", image_tag="0" * 64)
+    refused = await sandbox.condition(PreviewEnvironment, preview.name, "False", reason="RegistryNotAllowed")
+    assert "is the ID of an image" in refused.status.condition("Ready").message
+    assert await preview.child(DEPLOYMENT, "app") is None, "nothing of it runs"
+
+
 async def test_a_preview_runs_an_image_of_its_own_team_once_the_registry_has_it_for_the_team(
     sandbox: Sandbox,
 ) -> None:

@@ -89,6 +89,22 @@ def test_a_name_that_cannot_be_read_is_refused_only_if_there_are_credentials() -
     assert not image_refusal([registry(auth=None)], SHOP, "REGISTRY/bank/app")
 
 
+@pytest.mark.parametrize(
+    "image",
+    [
+        f"sha256:{'0' * 64}",
+        "sha256:abc",
+        f"sha512:{'0' * 128}",
+        "sha384:abc",
+        f"docker.io/library/sha256:{'0' * 64}",
+        "0" * 64,
+    ],
+)
+def test_an_image_by_its_id_is_refused_since_it_may_come_from_any_repository(image: str) -> None:
+    assert "is the ID of an image" in image_refusal([registry()], SHOP, image)
+    assert image_refusal([registry("docker.io")], SHOP, image)
+
+
 def test_official_images_of_docker_hub_are_open_to_all() -> None:
     hub = registry("docker.io")
     assert not image_refusal([hub], SHOP, "postgres:16")

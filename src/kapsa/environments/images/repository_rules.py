@@ -6,6 +6,7 @@ credentials to push never reach a tenant; those to pull come from another Secret
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from kapsa.adapters.errors import Refused
@@ -33,6 +34,8 @@ _NAMESPACE = "{namespace}"
 _OWN = (RepositoryGrant(prefixes=(_NAMESPACE,)),)
 _PUBLIC_ON_HUB = "library/"
 """The official images of Docker Hub, which everybody can pull."""
+_IMAGE_ID = re.compile(r"library/(sha256|sha384|sha512|[0-9a-f]{64})")
+"""The ID of an image, once it is read as a name."""
 _IMPLIED_PORTS = (80, 443)
 
 
@@ -63,6 +66,8 @@ def image_refusal(registries: Iterable[Registry], team: TeamNamespace, text: str
         image = ImageReference.parse(text)
     except Refused as error:
         return str(error)  # container runtimes accept more, and might find it in any of these Registries
+    if image.registry == DOCKER_HUB and _IMAGE_ID.fullmatch(image.path):
+        return f"{text[:120]!r} is the ID of an image, which a node may have from any repository: name its repository"
     if image.registry == DOCKER_HUB and image.path.startswith(_PUBLIC_ON_HUB):
         return ""
     host = _host(image.registry)
