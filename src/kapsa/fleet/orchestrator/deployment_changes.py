@@ -105,8 +105,9 @@ def retry(
     *,
     by: str,
     force_reason: str,
+    forced_withdrawal: str,
 ) -> DeploymentChange:
-    """Begin another attempt on the clusters that are not finished."""
+    """Begin another attempt on the clusters that are not finished. A withdrawal is forced for one attempt."""
     if deployment.phase in _BEFORE:
         raise StateConflict(f"a deployment that is {deployment.phase} has nothing to retry")
     if DeploymentPhase.PLANNING not in PHASE_TRANSITIONS[deployment.phase]:
@@ -127,6 +128,7 @@ def retry(
         attempt=attempt,
         retried_by=(*deployment.retried_by, by),
         force_reason=force_reason or deployment.force_reason,
+        forced_withdrawal=forced_withdrawal,
         plan_digest="",
         abort_requested=False,
         switch_requested=False,

@@ -251,6 +251,7 @@ def requested_deployment(
         on_offline=request.on_offline,
         chart_digest=version.chart_digest,
         force_reason=request.force_reason,
+        forced_withdrawal=version.withdrawn_reason,
         window_override_reason=request.window_override_reason,
         trace_parent=trace_parent,
     )

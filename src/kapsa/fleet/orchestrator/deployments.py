@@ -50,6 +50,7 @@ from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
 from kapsa.fleet.orchestrator.registry.secret_values import refuse_masks
 from kapsa.fleet.orchestrator.rollout.notices import DeploymentNotices
 from kapsa.fleet.orchestrator.rollout.rollout_secrets import RolloutSecrets
+from kapsa.fleet.orchestrator.rollout.withdrawals import WITHDRAWAL_ADVICE
 
 __all__ = ["Deployments"]
 
@@ -214,7 +215,11 @@ class Deployments:
     async def resume(self, principal: Principal, deployment_id: uuid.UUID) -> VersionDeployment:
         """Continue a paused deployment, and give every wait that gave up another chance."""
         _require_writer(principal)
-        return await self._change(principal, deployment_id, "resume", resume)
+
+        async def check(connection: Connection, deployment: VersionDeployment, now: datetime) -> None:
+            await self._check_version(connection, deployment, WITHDRAWAL_ADVICE)
+
+        return await self._change(principal, deployment_id, "resume", resume, check)
 
     async def retry(
         self, principal: Principal, deployment_id: uuid.UUID, *, force_reason: str = ""
@@ -222,14 +227,22 @@ class Deployments:
         """Begin another attempt on the clusters that are not finished. It is planned, and approved, again."""
         _require_writer(principal)
         _require_admin_for(principal, force_reason, "forceReason")
+        forced_withdrawal = await self._withdrawal(deployment_id) if force_reason else ""
 
         def decide(
             deployment: VersionDeployment, targets: list[RolloutTarget], now: datetime
         ) -> DeploymentChange:
-            return retry(deployment, targets, now, by=principal.subject, force_reason=force_reason)
+            return retry(
+                deployment,
+                targets,
+                now,
+                by=principal.subject,
+                force_reason=force_reason,
+                forced_withdrawal=forced_withdrawal,
+            )
 
         async def check(connection: Connection, deployment: VersionDeployment, now: datetime) -> None:
-            await self._check_version(connection, deployment)
+            await self._check_version(connection, deployment, "an admin can force it with a reason")
 
         return await self._change(principal, deployment_id, "retry", decide, check, forceReason=force_reason)
 
@@ -343,7 +356,11 @@ class Deployments:
             raise InvalidInput(message, InvalidField("/version", message))
         if operator.paused_reason:
             raise StateConflict(f"new deployments of {operator.name} are paused: {operator.paused_reason}")
-        _check_withdrawn(version, operator.name, request.force_reason)
+        if version.withdrawn_reason and not request.force_reason:
+            raise StateConflict(
+                f"version {version.version} of {operator.name} is withdrawn: {version.withdrawn_reason}; "
+                "an admin can force it with a reason"
+            )
         clusters = select_clusters(request.targets, await self._registry.clusters(connection))
         strategy = chosen_strategy(request)
         stages(strategy, [StageTarget(cluster.name, cluster.environment) for cluster in clusters])
@@ -358,11 +375,21 @@ class Deployments:
         secret = await self._secrets.open_values(operator.id, stored)
         return operator, await asyncio.to_thread(sealed_request, request, secret)
 
-    async def _check_version(self, connection: Connection, deployment: VersionDeployment) -> None:
+    async def _withdrawal(self, deployment_id: uuid.UUID) -> str:
+        """Return the reason for which the version of a deployment is withdrawn; empty if it is not."""
+        async with self._transactions.transaction() as connection:
+            deployment = await self._existing(connection, deployment_id)
+            version = await self._registry.version(connection, deployment.operator_id, deployment.version)
+        return version.withdrawn_reason if version is not None else ""
+
+    async def _check_version(
+        self, connection: Connection, deployment: VersionDeployment, advice: str
+    ) -> None:
         version = await self._registry.version(connection, deployment.operator_id, deployment.version)
         if version is None:
             raise StateConflict(f"{deployment.operator_name} has no version {deployment.version} any more")
-        _check_withdrawn(version, deployment.operator_name, deployment.force_reason)
+        if stopped := deployment.stopped_by(version.withdrawn_reason):
+            raise StateConflict(f"{stopped}; {advice}")
 
     async def _check_untouched(self, connection: Connection, deployment: VersionDeployment) -> None:
         """Raise StateConflict if a later deployment has changed a cluster that this one would roll back."""
@@ -421,14 +448,6 @@ def _check_request(principal: Principal, request: DeploymentRequest) -> None:
     for field, values in (("values", request.values), ("secretValues", request.secret_values)):
         check_values(field, values)
         refuse_masks(field, values)
-
-
-def _check_withdrawn(version: OperatorVersion, name: str, force_reason: str) -> None:
-    if version.withdrawn_reason and not force_reason:
-        raise StateConflict(
-            f"version {version.version} of {name} is withdrawn: {version.withdrawn_reason}; "
-            "an admin can force it with a reason"
-        )
 
 
 def _check_direct(strategy: RolloutStrategy, clusters: Iterable[ManagedCluster], force_reason: str) -> None:

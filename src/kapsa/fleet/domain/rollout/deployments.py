@@ -151,6 +151,8 @@ class VersionDeployment(msgspec.Struct, frozen=True, rename="camel"):
     """The cause if the deployment is paused, failed or rolled back."""
     force_reason: str = ""
     """An admin's reason to force what the rules refuse: Direct in production, or a withdrawn version."""
+    forced_withdrawal: str = ""
+    """The withdrawal of the version that the force of this attempt sets aside. It sets aside no later one."""
     window_override_reason: str = ""
     """An admin's reason to set maintenance windows and freezes aside."""
     trace_parent: str = ""
@@ -163,6 +165,15 @@ class VersionDeployment(msgspec.Struct, frozen=True, rename="camel"):
     def active(self) -> bool:
         """True while the deployment holds its clusters."""
         return self.phase in ACTIVE_PHASES
+
+    def stopped_by(self, withdrawal: str) -> str:
+        """Return the sentence that stops the deployment of a withdrawn version; empty unless it was withdrawn.
+
+        A force sets aside the withdrawal that it was given for, and no later one.
+        """
+        if withdrawal in ("", self.forced_withdrawal):
+            return ""
+        return f"version {self.version} of {self.operator_name} is withdrawn: {withdrawal}"
 
     @property
     def trace_id(self) -> str:

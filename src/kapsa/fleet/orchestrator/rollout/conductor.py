@@ -28,6 +28,7 @@ from kapsa.fleet.orchestrator.rollout.plan_input import PlanInput, gather, opene
 from kapsa.fleet.orchestrator.rollout.plan_outcome import PlanDesk, SealedPlan
 from kapsa.fleet.orchestrator.rollout.rollout_secrets import RolloutSecrets
 from kapsa.fleet.orchestrator.rollout.settings import EngineSettings
+from kapsa.fleet.orchestrator.rollout.withdrawals import withdrawal
 from kapsa.fleet.orchestrator.rollout.worker import installed
 
 __all__ = ["RolloutConductor"]
@@ -114,6 +115,7 @@ class RolloutConductor:
             if deployment.phase is not DeploymentPhase.PLANNING:
                 return None
             now = await self._store.now(connection)
+            outcome = await withdrawal(connection, self._registry, deployment) or outcome
             if isinstance(outcome, str):
                 return await self._fail(connection, deployment, outcome, now)
             if isinstance(outcome, _Delay):

@@ -43,8 +43,8 @@ async def gather(
     version = await registry.version(connection, operator.id, deployment.version)
     if version is None:
         return f"version {deployment.version} of {operator.name} no longer exists"
-    if version.withdrawn_reason and not deployment.force_reason:
-        return f"version {deployment.version} of {operator.name} is withdrawn: {version.withdrawn_reason}"
+    if stopped := deployment.stopped_by(version.withdrawn_reason):
+        return stopped
     clusters: list[ManagedCluster] = []
     installations: dict[uuid.UUID, OperatorInstallation] = {}
     bundles: dict[uuid.UUID, SealedSecret] = {}

@@ -56,6 +56,8 @@ class ClusterTurn(msgspec.Struct, frozen=True):
     """The fields that the plan leaves to their owners, for gates and for the step that takes the release back."""
     additions: tuple[FieldConflict, ...] = ()
     """The fields that others had added to pod templates when the plan was made, for the step that takes the baseline."""
+    withdrawal: str = ""
+    """The sentence that stops a version withdrawn since, for the steps after which it would start here."""
     conflicts: tuple[FieldConflict, ...] = ()
     """The fields that others owned when the plan was made, for the step that looks for more."""
 

@@ -52,6 +52,7 @@ from kapsa.fleet.orchestrator.rollout.steps.validation import (
     watch,
 )
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices, ClusterTurn
+from kapsa.fleet.orchestrator.rollout.withdrawals import withdrawal
 
 __all__ = ["ClusterWorker", "installed"]
 
@@ -83,6 +84,7 @@ STEPS: Mapping[TargetStep, Step] = {
     TargetStep.VALIDATE_REVERTED: validate_reverted,
 }
 _OPENS = frozenset({TargetStep.PREPARE, TargetStep.UPGRADE, TargetStep.INSTALL_NEXT})
+_BEFORE_START = frozenset({TargetStep.PREPARE, TargetStep.AWAIT_SWITCH})
 _LEAVES = frozenset({TargetStep.VALIDATE, TargetStep.WATCH, TargetStep.REVERT})
 _TURNS_BACK = frozenset(
     {
@@ -150,6 +152,9 @@ class ClusterWorker:
                 settings=self._settings,
                 guard=guard,
                 left=await self._left(connection, deployment, target),
+                withdrawal=await withdrawal(connection, self._registry, deployment)
+                if target.step in _BEFORE_START
+                else "",
                 **await self._planned(connection, target),
             )
 

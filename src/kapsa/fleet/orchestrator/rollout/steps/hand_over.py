@@ -5,6 +5,7 @@ from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetState, TargetStep
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterNotReady
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices, ClusterTurn
+from kapsa.fleet.orchestrator.rollout.withdrawals import stall_if_withdrawn
 
 __all__ = ["await_stop", "await_switch", "start", "stop", "switch_webhooks"]
 
@@ -24,6 +25,9 @@ _AFTER_START = {
 
 async def await_switch(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:
     """Begin the hand-over at once, or when a person asks for it."""
+    stalled = stall_if_withdrawn(turn)
+    if stalled is not None:
+        return stalled
     if turn.strategy.auto_switch or turn.deployment.switch_requested:
         # Recorded before the first act: from here on a rollback must start the earlier controller again.
         return turn.advance(TargetStep.STOP_LIVE, handed_over=True)

@@ -16,15 +16,16 @@ from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetStep
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable, CredentialUnavailable
 from kapsa.fleet.orchestrator.rollout.steps.approved_bundle import approved_bundle
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices, ClusterTurn
+from kapsa.fleet.orchestrator.rollout.withdrawals import stall_if_withdrawn
 
 __all__ = ["prepare"]
 
 
 async def prepare(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:
     """Record the intent to change the cluster, once it may be changed and is as the plan has it."""
-    closed = _closed(turn)
-    if closed is not None:
-        return closed
+    held = stall_if_withdrawn(turn) or _closed(turn)
+    if held is not None:
+        return held
     target = turn.target
     live = await services.helm.history(target.cluster_id, target.live)
     latest = latest_record(live)
