@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,6 +17,7 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
+from kapsa.adapters.process import limited_process
 from kapsa.devcluster import DevCluster, FaultPlan
 from kapsa.fleet.domain.rollout.deployments import DeploymentPhase
 from kapsa.fleet.domain.rollout.releases import HelmStatus, latest_record
@@ -200,6 +203,47 @@ async def test_a_helm_that_something_else_killed_is_run_again(database: Database
     outcome = await fleet.outcome(made)
     assert outcome["phase"] is DeploymentPhase.COMPLETED
     assert outcome["history"] == [(1, "superseded", "1.0.0"), (2, "deployed", "2.0.0")]
+
+
+@pytest.mark.parametrize("name", ["upgrade", "rollback"])
+async def test_a_manager_that_cannot_start_helm_for_a_while_neither_fails_nor_withdraws_a_version(
+    database: Database, helm: RealHelm, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = SCENARIOS[name]
+    fleet, made = await fleet_on(database, helm, scenario)
+    start, refusals = subprocess.Popen, [1, 2]
+
+    def exhausted(command: Any, **options: Any) -> Any:
+        if name in command and refusals:
+            refusals.pop()
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return start(command, **options)
+
+    monkeypatch.setattr(limited_process.subprocess, "Popen", exhausted)
+    await fleet.fleet.run(fleet.engine)
+    assert not refusals
+    assert (await fleet.outcome(made))["phase"] is scenario.end
+    assert await withdrawn(database) == ({"2.0.0"} if name == "rollback" else set())
+
+
+async def test_a_rollout_pauses_with_the_reason_if_helm_cannot_be_started_at_all(
+    database: Database, helm: RealHelm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet, made = await fleet_on(database, helm, SCENARIOS["upgrade"])
+    start = subprocess.Popen
+
+    def exhausted(command: Any, **options: Any) -> Any:
+        if "upgrade" in command:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return start(command, **options)
+
+    monkeypatch.setattr(limited_process.subprocess, "Popen", exhausted)
+    await fleet.fleet.run(fleet.engine)
+    target = (await fleet.fleet.targets(made.id))[NAME]
+    assert target.reason == "HelmInterrupted"
+    assert "helm cannot be started: Too many open files" in target.stalled
+    assert (await fleet.fleet.deployment(made.id)).phase is DeploymentPhase.PAUSED
+    assert await withdrawn(database) == set()
 
 
 class BusyTime(msgspec.Struct, frozen=True):

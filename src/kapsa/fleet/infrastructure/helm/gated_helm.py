@@ -329,6 +329,8 @@ def _ended(error: ExternalError, session: GateSession) -> Exception:
         return ClusterUnreachable(session.unreachable)
     if isinstance(error, TimedOut):
         return HelmFailed(f"{error}: the run was ended, and its revision is pending")
+    if error.retryable:  # the machine is short of processes or files, which is no fault of the version
+        return HelmInterrupted(f"{error}: it is tried again")
     return HelmFailed(str(error))
 
 

@@ -28,7 +28,10 @@ class HelmRefused(ReleaseError):
 
 
 class HelmInterrupted(ReleaseError):
-    """Helm was ended from outside before it was done. Its revision is pending, and ours: try again."""
+    """Helm could not be started, or was ended from outside before it was done: try again.
+
+    A revision that it has begun is pending, and ours.
+    """
 
 
 class UpgradeRequest(msgspec.Struct, frozen=True):
@@ -52,7 +55,7 @@ class HelmReleases(Protocol):
 
     Each method raises `ClusterUnreachable` if the cluster does not answer, and `ClusterGone` if it is no longer
     registered. Each that writes takes the guard of the caller's lease and checks it before each write. A run of Helm
-    raises `HelmInterrupted` if something ended it. `ClusterRefused` means that a right is missing.
+    raises `HelmInterrupted` if it could not be started, or something ended it. `ClusterRefused` means that a right is missing.
     """
 
     async def history(self, cluster_id: uuid.UUID, release: ReleaseRef) -> tuple[ReleaseRecord, ...]:
