@@ -15,7 +15,7 @@ from kapsa.fleet.infrastructure.helm.gated_helm import HelmBounds
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone, ClusterRefused
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from kapsa.fleet.orchestrator.ports.helm import HelmFailed
-from kapsa.fleet.orchestrator.rollout.steps.upgrade import HELM_CONFLICT
+from kapsa.fleet.orchestrator.rollout.helm_failures import HELM_CONFLICT
 from kapsa.runtime import ApiStatus, Client, Forbidden, Response, TransportError
 from tests.eventually import eventually
 from tests.fleet.charts import crd
@@ -195,6 +195,22 @@ async def test_a_value_that_helm_quotes_is_not_in_the_message(helm: RealHelm) ->
     assert "*** is weak" in str(failure.value)
     assert "hunter2" not in str(failure.value) + repr(helm.audit.entries)
     assert await helm.states() == [(1, "failed")]
+
+
+async def test_a_value_that_an_admission_webhook_quotes_is_not_in_the_message(helm: RealHelm) -> None:
+    long = "x" * 100 + "y" * 2000
+
+    async def deny(write: ApiWrite) -> Any:
+        if write.answered or "configmaps" not in write.path:
+            return None
+        return failure(403, f'admission webhook "p.example.com" denied it: hunter2-hunter2 is weak, {long}')
+
+    helm.transport.tamper = deny
+    with pytest.raises(HelmFailed) as error:
+        await helm.upgrade(values={"password": "hunter2-hunter2", "other": {"key": long}, "mode": "denied"})
+    assert "*** is weak" in str(error.value)
+    assert "hunter2" not in str(error.value) + repr(helm.audit.entries)
+    assert "xxxx" not in str(error.value)
 
 
 async def test_a_run_that_takes_too_long_is_ended() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -10,8 +12,10 @@ from kapsa.fleet.domain.rollout.deployments import DeploymentPhase, OfflinePolic
 from kapsa.fleet.domain.rollout.strategies import CanaryStrategy
 from kapsa.fleet.domain.rollout.targets import TargetState, TargetStep
 from kapsa.fleet.infrastructure.postgres.database import Database
-from kapsa.fleet.orchestrator.ports.clusters import CredentialUnavailable
+from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable, CredentialUnavailable
+from kapsa.fleet.orchestrator.ports.helm import HelmFailed
 from tests.fleet.examples import ADMIN, DEPLOYER
+from tests.fleet.helm_double import Interruption, undisturbed
 from tests.fleet.key_outage import AWAY, LOST, OutageVault, OutageWrapper, watch_transactions
 from tests.fleet.rollout_harness import NEW, OLD, PATIENCE, RELEASE, RolloutHarness
 
@@ -221,3 +225,30 @@ async def test_a_rollback_that_nobody_could_look_at_says_so_and_can_be_repeated(
     await fleet.deployments.rollback(ADMIN, made.id, reason="look again")
     await fleet.run()
     assert (await fleet.deployment(made.id)).phase is DeploymentPhase.ROLLED_BACK
+
+
+@asynccontextmanager
+async def _answer_lost(call: str) -> Any:
+    """Let Helm fail, and leave it to the history to say so."""
+    try:
+        yield Interruption()
+    except HelmFailed:
+        raise ClusterUnreachable("no route to host") from None
+
+
+@pytest.mark.parametrize("away", [False, True], ids=["keys", "no keys"])
+async def test_a_failure_that_is_read_from_the_history_quotes_no_value(
+    database: Database, away: bool
+) -> None:
+    fleet, keys = await registered(database)
+    fleet.clusters.interrupt = _answer_lost
+    fleet.clusters.conflict_while_applying = "the password hunter2 hunter2 is weak"
+    made = await fleet.create(CANARY, secret_values={"password": "hunter2\nhunter2"})
+    await fleet.settle()
+    fleet.clusters.interrupt = undisturbed
+    keys.away = away
+    await fleet.run()
+    deployment = await fleet.deployment(made.id)
+    shown = "Helm gave up, and its message may quote values" if away else "the password *** is weak"
+    assert (deployment.phase, shown in deployment.message) == (DeploymentPhase.ROLLED_BACK, True)
+    assert "hunter2" not in repr((await fleet.summary(made.id))["events"])

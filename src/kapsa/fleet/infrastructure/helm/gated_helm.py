@@ -32,6 +32,7 @@ from kapsa.fleet.orchestrator.ports.helm import HelmFailed, HelmInterrupted, Hel
 from kapsa.fleet.orchestrator.ports.leases import LeaseGuard, LeaseLost
 from kapsa.fleet.orchestrator.ports.operators import OperatorRepository
 from kapsa.fleet.orchestrator.ports.transactions import Transactions
+from kapsa.fleet.orchestrator.rollout.helm_failures import shown_failure
 from kapsa.runtime import Client, ClientError, Conflict, Forbidden, NotFound
 
 __all__ = ["GatedHelm", "HelmBounds"]
@@ -256,7 +257,7 @@ class GatedHelm:
         """Return the failure in the words of the history, which are all that another replica has."""
         latest = latest_record(await read_history(client, run.release)) if began else None
         if latest is not None and latest.status is HelmStatus.FAILED:
-            return HelmFailed(latest.description)
+            return HelmFailed(shown_failure(latest.description, run.values))
         return HelmFailed(failure_message(finished, run.values))
 
     @asynccontextmanager

@@ -19,7 +19,8 @@ __all__ = ["read_history", "secret_name"]
 
 _OWN_LABELS = frozenset({"name", "owner", "status", "version", "createdAt", "modifiedAt"})
 _NEWEST = 3
-_DESCRIPTION_LIMIT = 1500
+_DESCRIPTION_LIMIT = 16 * 1024
+"""Longer than what is shown: values are hidden before a message is cut."""
 _QUOTED_VALUE = re.compile(r'((?:Invalid|Unsupported|Duplicate) value: )("(?:[^"\\\n]|\\.)*"|.*?)(?=: |, |$)')
 """A value of the manifest in an error of the API server. It may come from a secret one."""
 _MOST_READ = 6
@@ -88,7 +89,7 @@ def _record(revision: int, metadata: Mapping[str, Any], content: HelmRelease) ->
 
 
 def _shown(description: str) -> str:
-    """Return the description in one line, without values."""
+    """Return the description in one line, without the values that the API server quotes."""
     plain = redact(" ".join(printable(description).split()))
     return _QUOTED_VALUE.sub(rf"\g<1>{HIDDEN}", plain)[:_DESCRIPTION_LIMIT]
 

@@ -7,13 +7,13 @@ from kapsa.fleet.orchestrator.ports.rollouts import ReleaseBundle
 from kapsa.fleet.orchestrator.ports.vault import VaultError, VaultUnavailable
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices, ClusterTurn
 
-__all__ = ["approved_bundle"]
+__all__ = ["approved_bundle", "opened_bundle"]
 
 
 async def approved_bundle(turn: ClusterTurn, services: ClusterServices) -> ReleaseBundle | RolloutTarget:
     """Return what was approved for the cluster, or the target with a stall if that cannot be applied any more."""
     try:
-        bundle = await _opened(turn, services)
+        bundle = await opened_bundle(turn, services)
     except VaultUnavailable:
         raise  # a wait, as for a credential that cannot be opened
     except VaultError as error:
@@ -25,7 +25,8 @@ async def approved_bundle(turn: ClusterTurn, services: ClusterServices) -> Relea
     return bundle
 
 
-async def _opened(turn: ClusterTurn, services: ClusterServices) -> ReleaseBundle | None:
+async def opened_bundle(turn: ClusterTurn, services: ClusterServices) -> ReleaseBundle | None:
+    """Return what is stored for the cluster. Raises VaultError if it cannot be opened."""
     if turn.bundle is None:
         return None
     return await services.secrets.open_bundle(turn.deployment.id, turn.target.cluster_id, turn.bundle)

@@ -17,6 +17,7 @@ from kapsa.fleet.domain.rollout.releases import (
 )
 from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetStep
 from kapsa.fleet.orchestrator.ports.helm import HelmFailed, HelmInterrupted, HelmRefused
+from kapsa.fleet.orchestrator.rollout.helm_failures import shown_failure
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices, ClusterTurn
 
 __all__ = ["prepare_rollback", "remove", "revert"]
@@ -108,7 +109,7 @@ async def revert(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:
             return _reverted(await _with_crds_reverted(turn, services), intent.revision)
         case IntentMatch.FAILED:
             turn = await _with_crds_reverted(turn, services)
-            return turn.end(TargetStep.ROLLBACK_FAILED, "HelmFailed", verdict.message)
+            return turn.end(TargetStep.ROLLBACK_FAILED, "HelmFailed", shown_failure(verdict.message, {}))
         case IntentMatch.BUSY | IntentMatch.CHANGED:
             return turn.wait_or_give_up("ChangedByOther", verdict.message)
         case IntentMatch.CUT_OFF:

@@ -2,20 +2,23 @@
 
 import asyncio
 
+import structlog
+
 from kapsa.fleet.domain.health import GateProgress
 from kapsa.fleet.domain.rollout.releases import IntentMatch, ReleaseIntent, match_upgrade
 from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetStep
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterNotReady, ClusterRefused, CrdRequest
 from kapsa.fleet.orchestrator.ports.helm import HelmFailed, HelmInterrupted, HelmRefused, UpgradeRequest
 from kapsa.fleet.orchestrator.ports.rollouts import ReleaseBundle
+from kapsa.fleet.orchestrator.ports.vault import VaultError
 from kapsa.fleet.orchestrator.rollout.approved_manifest import without_crds
-from kapsa.fleet.orchestrator.rollout.steps.approved_bundle import approved_bundle
+from kapsa.fleet.orchestrator.rollout.helm_failures import HELM_CONFLICT, shown_failure
+from kapsa.fleet.orchestrator.rollout.steps.approved_bundle import approved_bundle, opened_bundle
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices, ClusterTurn
 
-__all__ = ["HELM_CONFLICT", "upgrade"]
+__all__ = ["upgrade"]
 
-HELM_CONFLICT = "conflict occurred while applying"
-"""The words of Helm for a field that another manager has set."""
+log = structlog.get_logger()
 
 
 async def upgrade(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:
@@ -27,7 +30,8 @@ async def upgrade(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget
         case IntentMatch.DONE:
             return _applied(turn, intent.revision)
         case IntentMatch.FAILED:
-            return _gave_up(turn, verdict.message)
+            message = await _without_values(turn, services, verdict.message)
+            return _gave_up(turn, message, conflict=HELM_CONFLICT in verdict.message)
         case IntentMatch.BUSY:
             return turn.wait_or_give_up("ReleaseBusy", verdict.message)
         case IntentMatch.CHANGED:
@@ -55,7 +59,7 @@ async def _apply(turn: ClusterTurn, services: ClusterServices, intent: ReleaseIn
     try:
         revision = await services.helm.upgrade(request, turn.guard)
     except HelmFailed as error:
-        return _gave_up(turn, str(error))
+        return _gave_up(turn, str(error), conflict=HELM_CONFLICT in str(error))
     except HelmRefused as error:
         return turn.wait_or_give_up("ReleaseBusy", str(error))
     except HelmInterrupted as error:
@@ -63,9 +67,26 @@ async def _apply(turn: ClusterTurn, services: ClusterServices, intent: ReleaseIn
     return _applied(turn, revision)
 
 
-def _gave_up(turn: ClusterTurn, message: str) -> RolloutTarget:
+async def _without_values(turn: ClusterTurn, services: ClusterServices, message: str) -> str:
+    """Return what the history says about a failure, as the replica that ran Helm would show it.
+
+    Without the keys the message is left out: a version that has failed goes back all the same.
+    """
+    try:
+        bundle = await opened_bundle(turn, services)
+    except VaultError as error:
+        bundle = None
+        log.warning("the message of a failed run cannot be shown", error=str(error))
+    if bundle is None:
+        return (
+            "Helm gave up, and its message may quote values that cannot be opened now: `helm history` has it"
+        )
+    return shown_failure(message, bundle.values)
+
+
+def _gave_up(turn: ClusterTurn, message: str, *, conflict: bool) -> RolloutTarget:
     """Return the target after Helm gave up: a failure of the version, unless somebody else's edit was in its way."""
-    if HELM_CONFLICT not in message:
+    if not conflict:
         return turn.end(TargetStep.FAILED, "HelmFailed", message)
     advice = "abort the deployment, then retry it, which plans it again; or roll it back"
     return turn.stall("ChangedByOther", f"a field was changed while Helm ran: {message}: {advice}")
