@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kapsa.devcluster import DevCluster
+from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.helm.gated_helm import HelmBounds
 from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterGone, ClusterRefused
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
@@ -222,6 +223,33 @@ async def test_a_run_that_takes_too_long_is_ended() -> None:
         helm.transport.tamper = hang
         with pytest.raises(HelmFailed, match="helm took longer than 2 s"):
             await helm.upgrade()
+
+
+async def test_a_rollback_does_not_wait_behind_upgrades_that_take_long() -> None:
+    async with DevCluster(tls=True) as cluster, real_helm(cluster, HelmBounds(parallel=2)) as helm:
+        await helm.upgrade("1.0.0")
+        await helm.upgrade("2.0.0")
+        held, go_on = asyncio.Event(), asyncio.Event()
+
+        async def hold(write: ApiWrite) -> None:
+            if "slow" in write.path and not write.answered:
+                held.set()
+                await go_on.wait()
+
+        helm.transport.tamper = hold
+        slow = [
+            helm.request(config_map(name, helm.namespace), release=ReleaseRef(name, helm.namespace))
+            for name in ("slow-1", "slow-2", "slow-3")
+        ]
+        upgrades = [asyncio.create_task(helm.helm.upgrade(each, lease())) for each in slow]
+        try:
+            await asyncio.wait_for(held.wait(), 60)
+            back = helm.helm.rollback(CLUSTER, helm.release(), 1, lease())
+            assert await asyncio.wait_for(back, 120) == 3
+            assert not any(each.done() for each in upgrades)
+        finally:
+            go_on.set()
+            assert await asyncio.gather(*upgrades) == [1, 1, 1]
 
 
 async def test_a_right_that_is_missing_is_a_refusal_and_not_an_outage(helm: RealHelm) -> None:

@@ -1,17 +1,19 @@
-"""The time of a rollback by itself, at the usual interval of checks: it leaves Helm most of three minutes."""
+"""The time of a rollback by itself, at the usual interval of checks, and among other work: Helm has most of three minutes."""
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 import pytest
 
 from kapsa.fleet.domain.health import CheckKind, Evidence, HealthCheck
-from kapsa.fleet.domain.rollout.deployments import DeploymentPhase
+from kapsa.fleet.domain.rollout.deployments import DeploymentPhase, VersionDeployment
 from kapsa.fleet.domain.rollout.strategies import CanaryStrategy
 from kapsa.fleet.domain.rollout.targets import TargetStep
 from kapsa.fleet.infrastructure.postgres.database import Database
-from tests.fleet.examples import DEPLOYER
+from kapsa.fleet.orchestrator.deployment_requests import ClusterSelector
+from tests.fleet.examples import ADMIN, DEPLOYER
 from tests.fleet.rollout_harness import NEW, OLD, RELEASE, RolloutHarness
 
 CLUSTERS = ("dev-1", "dev-2", "dev-3")
@@ -60,3 +62,49 @@ async def test_every_kind_of_bad_version_is_taken_back_from_finished_stages_too_
     assert failed is not None
     assert ended.finished_at is not None
     assert ended.finished_at - failed < timedelta(minutes=1)
+
+
+async def _with_two_plans_due(database: Database) -> tuple[RolloutHarness, VersionDeployment]:
+    """Return a fleet with a deployment to roll back, and two others that are planned next."""
+    fleet = RolloutHarness(database, *CLUSTERS)
+    await fleet.register()
+    made = await fleet.create(STAGES, targets=ClusterSelector(("dev-1",)))
+    await fleet.run()
+    for name in ("dev-2", "dev-3"):
+        await fleet.create(STAGES, version="3.0.0", targets=ClusterSelector((name,)))
+    fleet.clusters.calls.clear()
+    return fleet, made
+
+
+async def test_a_rollback_is_claimed_before_plans_that_were_due_earlier(database: Database) -> None:
+    fleet, made = await _with_two_plans_due(database)
+    fleet.set_time(fleet.now + timedelta(minutes=1))
+    await fleet.deployments.rollback(ADMIN, made.id, reason="it loses data")
+    await fleet.settle(fleet.replica("small", slots=1))
+    acts = [call for call in fleet.clusters.calls if call.endswith((" rollback", " inspect"))]
+    assert acts[0] == "dev-1 rollback"
+    assert set(acts[1:]) == {"dev-2 inspect", "dev-3 inspect"}
+
+
+async def test_plans_and_upgrades_that_take_long_leave_a_slot_to_rollbacks(database: Database) -> None:
+    fleet, made = await _with_two_plans_due(database)
+    planned, back, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def hold(call: str) -> None:
+        if call.endswith(" inspect"):
+            planned.set()
+            await go_on.wait()
+        if call == "dev-1 rollback":
+            back.set()
+
+    fleet.clusters.on_call = hold
+    engine = fleet.replica("small", slots=2)
+    serving = asyncio.create_task(engine.serve())
+    try:
+        await asyncio.wait_for(planned.wait(), 60)
+        await fleet.deployments.rollback(ADMIN, made.id, reason="it loses data")
+        await asyncio.wait_for(back.wait(), 60)
+    finally:
+        go_on.set()
+        engine.stop()
+        await asyncio.wait_for(serving, 60)

@@ -64,7 +64,7 @@ class HelmBounds(msgspec.Struct, frozen=True):
     run: timedelta = timedelta(minutes=10)
     """The longest run. It is killed then, and its revision stays pending."""
     parallel: int = 5
-    """Runs at a time. Each has 65 MB and half a second of CPU time."""
+    """Runs at a time. Each has 65 MB and half a second of CPU time. If it is several, one is kept for the way back."""
     history: int = 10
     """Revisions of a release that helm keeps."""
 
@@ -115,6 +115,7 @@ class GatedHelm:
         self._metrics = metrics
         self._gate = HelmGate()
         self._slots = asyncio.Semaphore(self._bounds.parallel)
+        self._upgrades = asyncio.Semaphore(max(1, self._bounds.parallel - 1))
 
     async def close(self) -> None:
         """Stop the gate. A helm that still runs writes nothing more."""
@@ -221,13 +222,20 @@ class GatedHelm:
 
     async def _run(self, run: HelmRun, guard: LeaseGuard) -> FinishedProcess:
         """Run helm to its end. Raises what its end means."""
-        async with self._slots, self._reach(run.cluster_id) as client:
+        async with self._slot(run), self._reach(run.cluster_id) as client:
             guard.check()
             credential = {"credential": client.credential_id}
             await self._record(f"{run.verb}Begin", run.cluster_id, run.release, credential)
             timed = self._metrics.timed(run.verb) if self._metrics is not None else nullcontext()
             with timed, child_span(_SPANS[run.verb]):
                 return await self._run_through_gate(client, run, guard)
+
+    @asynccontextmanager
+    async def _slot(self, run: HelmRun) -> AsyncIterator[None]:
+        """Wait for a slot. Upgrades leave one to rollbacks and removals, which are ahead of those that wait."""
+        forward = self._upgrades if run.verb == "upgrade" else nullcontext()
+        async with forward, self._slots:
+            yield
 
     async def _run_through_gate(
         self, client: ClusterClient, run: HelmRun, guard: LeaseGuard

@@ -103,13 +103,14 @@ class RolloutStore(Protocol):
         lease: timedelta,
         *,
         limit: int,
+        kept: int = 0,
         clusters: bool = True,
         lapsed: Collection[HeldLease] = (),
     ) -> list[RolloutClaim]:
-        """Claim rows that are due and free, deployments first, then clusters unless they are left out.
+        """Claim rows that are due and free: decisions, rollbacks, plans, and the other clusters, in this order.
 
-        A row whose lease is `lapsed` counts as free, unless it was renewed meanwhile. Each claim increments the fence
-        of its row.
+        Clusters may be left out. The last `kept` claims of the limit are for decisions and rollbacks alone. A row whose
+        lease is `lapsed` counts as free, unless it was renewed meanwhile. Each claim increments the fence of its row.
         """
         ...
 

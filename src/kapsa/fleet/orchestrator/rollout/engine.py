@@ -22,6 +22,8 @@ log = structlog.get_logger()
 
 IDLE_SECONDS = 1.0
 HAND_BACK_SECONDS = 5.0
+KEPT_SLOTS = 1
+"""Slots that upgrades and plans leave free: a rollback does not wait for them."""
 
 
 class RolloutEngine:
@@ -137,6 +139,7 @@ class RolloutEngine:
                 self._settings.owner,
                 self._settings.lease,
                 limit=limit,
+                kept=KEPT_SLOTS if self._settings.slots > KEPT_SLOTS else 0,
                 clusters=self._worker is not None,
                 lapsed=lapsed,
             )

@@ -15,7 +15,7 @@ class EngineSettings(msgspec.Struct, frozen=True):
     owner: str = "manager"
     """The name of this replica, in leases and messages."""
     slots: int = 10
-    """Clusters and deployments that this replica works on at a time."""
+    """Clusters and deployments that this replica works on at a time. One is kept for decisions and rollbacks."""
     max_concurrent_deployments: int = 20
     """Deployments at work in the whole system."""
     lease: timedelta = timedelta(seconds=60)

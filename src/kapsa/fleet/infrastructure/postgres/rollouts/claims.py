@@ -1,12 +1,13 @@
 """Claims: the right to work on a row, taken in a short transaction and carried by a fence."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import Any
 
-from sqlalchemy import Table, Update, and_, func, or_, select, tuple_, union_all, update
+from sqlalchemy import ColumnElement, Table, Update, and_, func, or_, select, tuple_, union_all, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from kapsa.fleet.domain.rollout.deployments import DeploymentPhase
+from kapsa.fleet.domain.rollout.targets import TargetGoal
 from kapsa.fleet.infrastructure.postgres.tables.metadata import NOW
 from kapsa.fleet.infrastructure.postgres.tables.rollouts import deployment, deployment_cluster
 from kapsa.fleet.orchestrator.ports.rollouts import HeldLease, RolloutClaim
@@ -14,6 +15,16 @@ from kapsa.fleet.orchestrator.ports.rollouts import HeldLease, RolloutClaim
 __all__ = ["claim_rows", "end_lease", "held_leases", "next_due", "renew_lease"]
 
 _KEYS = {deployment: ("id",), deployment_cluster: ("deployment_id", "cluster_id")}
+_PLANS = deployment.c.phase == DeploymentPhase.PLANNING.value
+_BACK = deployment_cluster.c.goal == TargetGoal.ROLL_BACK.value
+_URGENCY = (
+    (deployment, ~_PLANS, True),
+    (deployment_cluster, _BACK, True),
+    (deployment, _PLANS, False),
+    (deployment_cluster, ~_BACK, False),
+)
+"""The rows in the order in which they are claimed, and whether they may take what is kept: decisions, rollbacks, plans,
+which hold their slot until every cluster has answered, and the other clusters."""
 
 
 async def held_leases(connection: AsyncConnection) -> list[HeldLease]:
@@ -33,39 +44,41 @@ async def claim_rows(
     lease: timedelta,
     limit: int,
     *,
+    kept: int,
     clusters: bool,
     lapsed: Collection[HeldLease],
 ) -> list[RolloutClaim]:
-    """Claim due rows that no other replica holds, deployments first, and increment the fence of each."""
-    free = [(each.deployment_id, each.fence, each.until) for each in lapsed if each.cluster_id is None]
-    claims = [
-        RolloutClaim(row.id, None, row.fence)
-        for row in await _claim(connection, deployment, free, owner, lease, limit)
-    ]
-    if clusters and len(claims) < limit:
-        free_clusters = [
-            (each.deployment_id, each.cluster_id, each.fence, each.until)
-            for each in lapsed
-            if each.cluster_id
-        ]
-        rows = await _claim(connection, deployment_cluster, free_clusters, owner, lease, limit - len(claims))
-        claims += [RolloutClaim(row.deployment_id, row.cluster_id, row.fence) for row in rows]
+    """Claim due rows that no other replica holds, in the order of their urgency, and increment the fence of each.
+
+    The last `kept` claims of the limit are left to decisions, which take a moment, and to rollbacks.
+    """
+    claims: list[RolloutClaim] = []
+    for table, chosen, urgent in _URGENCY:
+        left = limit - len(claims) - (0 if urgent else kept)
+        if left > 0 and (clusters or table is deployment):
+            claims += await _claim(connection, table, chosen, lapsed, owner, lease, left)
     return claims
 
 
 async def _claim(
     connection: AsyncConnection,
     table: Table,
-    lapsed: Sequence[tuple[Any, ...]],
+    chosen: ColumnElement[bool],
+    lapsed: Collection[HeldLease],
     owner: str,
     lease: timedelta,
     limit: int,
-) -> list[Any]:
+) -> list[RolloutClaim]:
     keys = _KEYS[table]
     seen = tuple_(*(table.c[key] for key in (*keys, "fence", "lease_until")))
+    free = [
+        tuple(filter(None, (each.deployment_id, each.cluster_id))) + (each.fence, each.until)
+        for each in lapsed
+        if (each.cluster_id is None) is (table is deployment)
+    ]
     due = (
         select(*(table.c[key] for key in keys))
-        .where(table.c.next_run_at <= NOW, or_(table.c.lease_until.is_(None), seen.in_(lapsed)))
+        .where(chosen, table.c.next_run_at <= NOW, or_(table.c.lease_until.is_(None), seen.in_(free)))
         .order_by(table.c.next_run_at)
         .limit(limit)
         .with_for_update(skip_locked=True)
@@ -77,7 +90,10 @@ async def _claim(
         .values(fence=table.c.fence + 1, lease_owner=owner, lease_until=NOW + lease)
         .returning(*(table.c[key] for key in keys), table.c.fence)
     )
-    return list(await connection.execute(statement))
+    return [
+        RolloutClaim(deployment_id, cluster[0] if cluster else None, fence)
+        for deployment_id, *cluster, fence in await connection.execute(statement)
+    ]
 
 
 async def renew_lease(connection: AsyncConnection, claim: RolloutClaim, lease: timedelta) -> bool:

@@ -75,11 +75,14 @@ class PostgresRollouts:
         lease: timedelta,
         *,
         limit: int,
+        kept: int = 0,
         clusters: bool = True,
         lapsed: Collection[HeldLease] = (),
     ) -> list[RolloutClaim]:
-        """Claim rows that are due and free, deployments first, then clusters unless they are left out."""
-        return await claim_rows(connection, owner, lease, limit, clusters=clusters, lapsed=lapsed)
+        """Claim rows that are due and free: decisions, rollbacks, plans, and the other clusters, in this order."""
+        return await claim_rows(
+            connection, owner, lease, limit, kept=kept, clusters=clusters, lapsed=lapsed
+        )
 
     async def renew(self, connection: AsyncConnection, claim: RolloutClaim, lease: timedelta) -> bool:
         """Prolong a lease. Return False if the fence is another one."""
