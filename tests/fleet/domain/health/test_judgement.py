@@ -97,6 +97,13 @@ def test_pods_pass_only_when_all_are_ready_at_the_current_template(
     assert (check.evidence, check.reason, check.conclusive) == (evidence, reason, False)
 
 
+def test_a_version_without_a_controller_is_unknown_if_the_one_before_had_one() -> None:
+    for before, evidence, reason in ((True, U, "ControllersGone"), (False, H, "NoWorkloads")):
+        readings = Readings(ResourceBaseline(START, controllers=before))
+        check = check_of(readings.read(), CheckKind.PODS)
+        assert (check.evidence, check.reason) == (evidence, reason)
+
+
 @pytest.mark.parametrize(
     ("container", "reason", "conclusive"),
     [

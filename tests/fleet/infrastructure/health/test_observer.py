@@ -185,6 +185,20 @@ async def test_a_new_version_that_never_takes_the_lease_fails_although_no_sweep_
     assert (last.evidence, last.reason) == (F, "LeaseNotRenewed")
 
 
+@pytest.mark.parametrize("before", [True, False], ids=["one before", "none before"])
+async def test_a_version_that_has_lost_its_controller_gives_no_evidence_to_a_gate(
+    operator: OperatorFixture, before: bool
+) -> None:
+    await operator.install()
+    empty = release_secret(3, labels={DEPLOYMENT_LABEL: str(DEPLOYMENT)})
+    if not before:
+        await operator.client.apply(empty, force=True, field_manager="helm")
+    await operator.observer.record_baseline(CLUSTER, OPERATOR_ID, DIGEST, RELEASE)
+    await operator.client.apply(empty, force=True, field_manager="helm")
+    check = check_of(await operator.observe(), CheckKind.PODS)
+    assert (check.evidence, check.reason) == ((U, "ControllersGone") if before else (H, "NoWorkloads"))
+
+
 async def test_a_tenth_of_the_resources_newly_broken_fails_and_what_was_broken_before_does_not(
     operator: OperatorFixture,
 ) -> None:

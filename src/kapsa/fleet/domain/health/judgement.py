@@ -48,7 +48,8 @@ def judge_operator(
     memory = without_gap(recall(memory, facts.revision), unread, limits, now)
     pods = remember_pods(facts.workloads, memory, limits, now)
     waiting = remember_resources(facts.kinds, memory, now)
-    first = judge_workloads(facts.workloads, pods, limits)
+    expected = baseline is not None and baseline.controllers
+    first = judge_workloads(facts.workloads, pods, limits, expected=expected)
     ready = first.evidence is Evidence.HEALTHY and CheckKind.PODS not in unread
     ready_since = (memory.ready_since or now) if ready else None
     written = remember_writes(facts.kinds, memory) if ready_since is not None else {}

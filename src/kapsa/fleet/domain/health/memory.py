@@ -96,6 +96,8 @@ class ResourceBaseline(msgspec.Struct, frozen=True, rename="camel"):
     """The UIDs of the resources that were not current."""
     templates: tuple[FieldDrift, ...] = ()
     """The fields that other managers had added to pod templates."""
+    controllers: bool = False
+    """True if the release had a controller: the next one has to have one, too."""
 
 
 class HealthMemory(msgspec.Struct, frozen=True, rename="camel"):

@@ -8,8 +8,22 @@ import msgspec
 from kapsa.fleet.domain.health.memory import HealthLimits, HealthMemory, PodMemory
 from kapsa.fleet.domain.health.verdicts import CheckKind, Evidence, HealthCheck
 
-__all__ = ["ContainerFacts", "PodFacts", "WorkloadFacts", "count_ready", "judge_workloads", "remember_pods"]
+__all__ = [
+    "NO_WORKLOADS",
+    "ContainerFacts",
+    "PodFacts",
+    "WorkloadFacts",
+    "count_ready",
+    "judge_workloads",
+    "remember_pods",
+]
 
+NO_WORKLOADS = "NoWorkloads"
+"""The reason of the check of a release without controllers."""
+_GONE = (
+    "the release has no controllers, and the one before had: roll the deployment back and repair the values or the "
+    "chart, or deploy the version with skipHealthChecks if it needs none"
+)
 _PULLS = frozenset({"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 _STARTS = frozenset(
     {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "ErrImagePull"}
@@ -89,11 +103,20 @@ def _remembered(pod: PodFacts, before: PodMemory | None, limits: HealthLimits, n
 
 
 def judge_workloads(
-    workloads: Sequence[WorkloadFacts], pods: dict[str, PodMemory], limits: HealthLimits
+    workloads: Sequence[WorkloadFacts],
+    pods: dict[str, PodMemory],
+    limits: HealthLimits,
+    *,
+    expected: bool = False,
 ) -> HealthCheck:
-    """Return the check of all controllers of a release. `pods` is what `remember_pods` returned."""
+    """Return the check of all controllers of a release. `pods` is what `remember_pods` returned.
+
+    `expected` is true if the release before had a controller.
+    """
+    if not workloads and expected:
+        return _check(Evidence.UNKNOWN, "ControllersGone", _GONE)
     if not workloads:
-        return _check(Evidence.HEALTHY, "NoWorkloads", "the release has no controllers")
+        return _check(Evidence.HEALTHY, NO_WORKLOADS, "the release has no controllers")
     checks = [_workload(workload, pods, limits) for workload in workloads]
     order = (Evidence.FAILING, Evidence.UNKNOWN, Evidence.HEALTHY)
     worst = min(checks, key=lambda check: (order.index(check.evidence), not check.conclusive))

@@ -28,6 +28,8 @@ from kapsa.fleet.domain.health.templates import (
     template_changes,
     unread_template,
 )
+from kapsa.fleet.domain.health.verdicts import CheckKind
+from kapsa.fleet.domain.health.workloads import NO_WORKLOADS
 from kapsa.fleet.domain.rollout.plans import FieldConflict
 from kapsa.fleet.domain.rollout.releases import ReleaseRef
 from kapsa.fleet.infrastructure.clusters.answers import answering, clean_text, reason_of
@@ -109,19 +111,22 @@ class OperatorObserver:
         """Store what an upgrade is compared with, before it.
 
         Resources that are not current now do not count against it, nor do fields that other managers have added to
-        pod templates, if they are among the `additions` that the plan names. Leases that the live release holds now
+        pod templates, if they are among the `additions` that the plan names. A live release with controllers is not
+        followed by one without any. Leases that the live release holds now
         must be renewed after it: without this reading, one that no sweep has seen yet would not be missed.
         """
         async with self._transactions.transaction() as connection:
             origin = await self._store.chart_origin(connection, operator_id, chart_digest)
         async with self._reading(cluster_id, "operator.baseline", str(operator_id)) as reading:
             kinds = await reading.facts.kinds(await reading.facts.definitions(origin.crds))
-            await self._read(reading, cluster_id, live, relative=False)
+            health = await self._read(reading, cluster_id, live, relative=False)
             present = await _templates(reading, live, template_additions)
         async with self._transactions.transaction() as connection:
             planned = [FieldDrift(each.object, each.field, each.manager) for each in additions]
             templates = approved_additions(planned, present.fields)
-            baseline = msgspec.structs.replace(baseline_of(kinds, reading.now), templates=templates)
+            baseline = msgspec.structs.replace(
+                baseline_of(kinds, reading.now), templates=templates, controllers=_has_controllers(health)
+            )
             await self._store.put_baseline(connection, cluster_id, operator_id, baseline)
 
     async def sweep(self, cluster_id: uuid.UUID) -> int:
@@ -289,6 +294,11 @@ async def _templates(reading: _Reading, release: ReleaseRef, compare: CompareOwn
     return await read_drift(
         reading.client, release, reading.now, kinds=WORKLOADS, compare=compare, most=_MOST_TEMPLATE_FIELDS
     )
+
+
+def _has_controllers(health: OperatorHealth) -> bool:
+    """Return whether a release has controllers, whatever their state."""
+    return any(check.kind is CheckKind.PODS and check.reason != NO_WORKLOADS for check in health.checks)
 
 
 def _presentable(health: OperatorHealth) -> OperatorHealth:

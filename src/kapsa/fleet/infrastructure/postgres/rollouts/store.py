@@ -80,9 +80,7 @@ class PostgresRollouts:
         lapsed: Collection[HeldLease] = (),
     ) -> list[RolloutClaim]:
         """Claim rows that are due and free: decisions, rollbacks, plans, and the other clusters, in this order."""
-        return await claim_rows(
-            connection, owner, lease, limit, kept=kept, clusters=clusters, lapsed=lapsed
-        )
+        return await claim_rows(connection, owner, lease, limit, kept=kept, clusters=clusters, lapsed=lapsed)
 
     async def renew(self, connection: AsyncConnection, claim: RolloutClaim, lease: timedelta) -> bool:
         """Prolong a lease. Return False if the fence is another one."""
