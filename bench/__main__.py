@@ -13,10 +13,11 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 from rich.table import Table as RichTable
 
 from bench.console import output, say, warn
@@ -68,10 +69,12 @@ def arguments(available: dict[str, Scenario]) -> argparse.Namespace:
     return options
 
 
-async def measure(steps: Sequence[Step], run: Run, budget: Budget, keep: Path | None) -> list[Step]:
+async def measure(
+    steps: Sequence[Step], run: Run, budget: Budget, save: Callable[[Run], object] = lambda _: None
+) -> list[Step]:
     """Run the steps and return those that succeeded.
 
-    A failure is recorded with what was measured before it, and the other steps go on.
+    A failure is recorded with what was measured before it, and the other steps go on. The run is saved after each step.
     """
     done: list[Step] = []
     began = time.monotonic()
@@ -87,8 +90,8 @@ async def measure(steps: Sequence[Step], run: Run, budget: Budget, keep: Path | 
                     measured = await step.cell.work(step.cell.n, Path(directory))
             except Exception as error:
                 record_failure(run, step, error)
-                if keep is not None:
-                    run.save(keep)
+                keep_logs(Path(directory))
+                save(run)
                 if interrupted():
                     raise asyncio.CancelledError from error
                 continue
@@ -96,8 +99,7 @@ async def measure(steps: Sequence[Step], run: Run, budget: Budget, keep: Path | 
             run.measurements += measured
             run.minutes = (time.monotonic() - began) / 60
             done.append(step)
-            if keep is not None:
-                run.save(keep)
+            save(run)
     return done
 
 
@@ -107,6 +109,15 @@ def record_failure(run: Run, step: Step, error: Exception) -> None:
     run.left_out.append(f"{step.cell}, repetition {step.round}, failed: {str(error)[:200]}")
     if isinstance(error, PartlyMeasured):
         run.measurements += error.measurements
+
+
+def keep_logs(directory: Path) -> None:
+    """Copy the logs of a step that failed to a directory that stays, and print where."""
+    if logs := [*directory.glob("*.log")]:
+        kept = Path(tempfile.mkdtemp(prefix="kapsa-bench-logs-"))
+        for log in logs:
+            shutil.copy(log, kept)
+        warn(f"its logs are in {kept}")
 
 
 def interrupted() -> bool:
@@ -157,14 +168,25 @@ async def alone(chosen: list[Scenario], options: argparse.Namespace, run: Run) -
                 *(Cell(scenario, n, late) for late in (scenario.late.get(n),) if late),
             ]
     steps = [Step(cell, number) for cell in cells for number in range(1, (options.repeat or 1) + 1)]
-    done = await measure(steps, run, Budget(float("inf")), keep=None)
+    if options.add is None:
+        done = await measure(steps, run, Budget(float("inf")))
+    else:
+        done = await measure(steps, run, Budget(float("inf")), adding(options.add, options.output))
     show(run.measurements)
-    if options.add is not None and run.measurements:
-        earlier = Run.load_from(options.add)
-        earlier.take(run)
-        earlier.write(options.add)
-        say(f"results: {options.add}, {write_page(options.output, earlier, scenarios())}")
     return len(done) == len(steps)
+
+
+def adding(file: Path, directory: Path) -> Callable[[Run], None]:
+    """Return a function that adds what a run has so far to the results that a file has now, and writes the page."""
+    earlier = file.read_bytes()
+
+    def add(run: Run) -> None:
+        together = msgspec.json.decode(earlier, type=Run)
+        together.take(run)
+        together.write(file)
+        say(f"results: {file}, {write_page(directory, together, scenarios())}")
+
+    return add
 
 
 async def whole(chosen: list[Scenario], options: argparse.Namespace, run: Run) -> bool:
@@ -173,7 +195,9 @@ async def whole(chosen: list[Scenario], options: argparse.Namespace, run: Run) -
     steps = whole_run(chosen, options.repeat or 3, options.n)
     failed_before = len(run.left_out)
     try:
-        done = await measure(steps, run, Budget(options.minutes * 60), keep=directory / "results")
+        done = await measure(
+            steps, run, Budget(options.minutes * 60), save=lambda run: run.save(directory / "results")
+        )
     except asyncio.CancelledError:
         warn(f"interrupted; the measurements so far are in {run.save(directory / 'results')}")
         raise

@@ -46,17 +46,25 @@ class Run(msgspec.Struct):
         return path
 
     def write(self, path: Path) -> None:
-        """Write the measurements to a file, in place of what it has."""
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
+        """Write the measurements to a file, in place of what it has. An interruption leaves what it had."""
+        new = path.with_suffix(".new")
+        new.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
+        new.replace(path)
 
     def take(self, later: Run) -> None:
-        """Take the measurements of a later run, in place of those of the same scenarios and sizes."""
+        """Take the measurements of a later run, in place of those of the same scenarios and sizes.
+
+        Reasons why these were not measured before are dropped.
+        """
         taken = dict.fromkeys((one.scenario, one.n) for one in later.measurements)
         kept = [one for one in self.measurements if (one.scenario, one.n) not in taken]
         self.measurements = [*kept, *later.measurements]
-        cells = ", ".join(f"{scenario} n={n:,}" for scenario, n in taken)
-        self.separate.append(f"{cells} on {later.date}, load before {later.load:.1f}")
-        self.left_out += later.left_out
+        cells = [f"{scenario} n={n:,}" for scenario, n in taken]
+        if cells:
+            self.separate.append(f"{', '.join(cells)} on {later.date}, load before {later.load:.1f}")
+        # A line has the cell, and then its repetition, the name of its late part, or the reason.
+        answered = tuple(f"{cell}{end}" for cell in cells for end in (":", ", ", " ("))
+        self.left_out = [line for line in self.left_out if not line.startswith(answered)] + later.left_out
 
     @classmethod
     def load_from(cls, path: Path) -> Run:

@@ -6,11 +6,12 @@ import asyncio
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from bench.__main__ import arguments, measure
+from bench.__main__ import adding, arguments, measure
 from bench.plan import Budget, Cell, Step, shortfalls, whole_run
 from bench.results import Measurement, PartlyMeasured, Run
 from bench.scenarios import Extra, Scenario, scenarios
@@ -96,7 +97,7 @@ async def test_what_was_measured_before_a_failure_is_kept_and_the_rest_is_report
     failing = Step(Cell(Scenario(name="slow", about="", sizes=(1,), run=fails_halfway), 1), 1)
     other = Step(Cell(scenario("a", 1), 1), 1)
     run = Run(date="2026-01-02", machine={}, versions={})
-    done = await measure([failing, other], run, Budget(float("inf")), keep=tmp_path)
+    done = await measure([failing, other], run, Budget(float("inf")), save=lambda run: run.save(tmp_path))
     assert done == [other], "a step that failed halfway counts as done"
     assert run.measurements == [ONE_PEER]
     reported = "slow n=1, repetition 1, failed: measured one replica and nothing after: a manager ended"
@@ -109,19 +110,62 @@ async def test_what_was_measured_before_the_end_of_the_time_is_kept(monkeypatch:
     budget = Budget(1000)
     monkeypatch.setattr(budget, "left", lambda elapsed: 0.01)
     run = Run(date="2026-01-02", machine={}, versions={})
-    assert await measure([step], run, budget, keep=None) == []
+    assert await measure([step], run, budget) == []
     assert run.measurements == [ONE_PEER]
 
 
 async def test_a_run_that_is_interrupted_halfway_through_a_step_ends() -> None:
     step = Step(Cell(Scenario(name="slow", about="", sizes=(1,), run=hangs_halfway), 1), 1)
     run = Run(date="2026-01-02", machine={}, versions={})
-    task = asyncio.create_task(measure([step, step], run, Budget(float("inf")), keep=None))
+    task = asyncio.create_task(measure([step, step], run, Budget(float("inf"))))
     await asyncio.sleep(0.05)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(task, 5)
     assert run.measurements == [ONE_PEER]
+
+
+async def test_added_sizes_are_saved_one_by_one_so_that_an_interruption_loses_only_its_own(
+    tmp_path: Path,
+) -> None:
+    async def measures(n: int, directory: Path) -> list[Measurement]:
+        if n == 2:
+            await asyncio.Event().wait()
+        return [Measurement("slow", "kapsa", n, {"wall s": 1.0})]
+
+    file = tmp_path / "2026-01-02.json"
+    earlier = Run(date="2026-01-02", machine={}, versions={}, left_out=["slow n=1: not measured"])
+    earlier.measurements = [Measurement("noop", "kapsa", 1, {"wall s": 2.0})]
+    earlier.write(file)
+    slow = Scenario(name="slow", about="", sizes=(1, 2), run=measures)
+    later = Run(date="2026-02-03", machine={}, versions={})
+    steps = [Step(Cell(slow, n), 1) for n in (1, 2)]
+    task = asyncio.create_task(measure(steps, later, Budget(float("inf")), adding(file, tmp_path)))
+    await asyncio.sleep(0.1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    saved = Run.load_from(file)
+    assert [(one.scenario, one.n) for one in saved.measurements] == [("noop", 1), ("slow", 1)]
+    assert saved.left_out == []
+    assert "## slow" in (tmp_path / "RESULTS.md").read_text()
+    assert sorted(tmp_path.glob("*.json*")) == [file]
+
+
+async def test_the_logs_of_a_step_that_fails_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def fails(n: int, directory: Path) -> list[Measurement]:
+        (directory / "manager-1.log").write_text("out of memory")
+        raise RuntimeError("a manager ended")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    step = Step(Cell(Scenario(name="slow", about="", sizes=(1,), run=fails), 1), 1)
+    await measure([step], Run(date="2026-01-02", machine={}, versions={}), Budget(float("inf")))
+    (kept,) = tmp_path.glob("*/*.log")
+    assert kept.read_text() == "out of memory"
+    printed = capsys.readouterr()
+    assert kept.parent.name in (printed.out + printed.err).replace("\n", "")
 
 
 def test_each_scenario_has_a_description() -> None:

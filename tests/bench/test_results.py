@@ -116,6 +116,27 @@ def test_a_later_run_replaces_the_same_scenario_and_size_only(tmp_path: Path) ->
     assert "- fleet n=100, repetition 1, failed" in text
 
 
+def test_what_a_later_run_measured_is_no_longer_reported_as_missing() -> None:
+    whole, later = a_run(), a_run(one("kapsa", 2, wall_s=1.0))
+    reason = "not measured, for lack of time (39 minutes)"
+    stays = [f"status-writes n=2,000: {reason}", f"status-writes n=25: {reason}", f"noop n=2: {reason}"]
+    whole.left_out = [
+        f"status-writes n=2: {reason}",
+        "status-writes n=2, repetition 1, failed: a manager ended",
+        f"status-writes n=2 (kopf): {reason}",
+        *stays,
+    ]
+    whole.take(later)
+    assert whole.left_out == stays
+
+
+def test_a_later_run_that_measured_nothing_adds_only_its_reasons() -> None:
+    whole, later = a_run(), a_run()
+    later.left_out = ["fleet n=25, repetition 1, failed: a manager ended"]
+    whole.take(later)
+    assert (whole.separate, whole.left_out) == ([], later.left_out)
+
+
 def test_a_peer_that_was_measured_less_often_is_marked(tmp_path: Path) -> None:
     run = a_run(one("kapsa", wall_s=1.0), one("kapsa", wall_s=2.0), one("kopf", wall_s=9.0))
     assert "| | kapsa | kopf (1 of 2) |" in write_page(tmp_path, run, scenarios()).read_text()
