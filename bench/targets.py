@@ -9,6 +9,7 @@ import msgspec
 from bench.fleet.limits import (
     CLUSTER_CONNECTIONS,
     DATABASE_CONNECTIONS,
+    FAILED_DEPLOYMENTS,
     FAILED_REQUESTS,
     MEMORY,
     ONE,
@@ -179,7 +180,7 @@ def _noop(peer: str) -> list[Target]:
 
 def _fleet() -> list[Target]:
     """Return our limits for the fleet manager, at its largest size: those of p99, and of what it uses."""
-    used = (MEMORY, CLUSTER_CONNECTIONS, DATABASE_CONNECTIONS, FAILED_REQUESTS)
+    used = (MEMORY, CLUSTER_CONNECTIONS, DATABASE_CONNECTIONS, FAILED_REQUESTS, FAILED_DEPLOYMENTS)
     bounds = [
         Target(
             text=f"{quantity}, {peer}",

@@ -23,12 +23,14 @@ CHECKS = {
 """Milliseconds of a health check that the specification allows, at p50, p95 and p99."""
 _SOAKS_SECONDS = 3 * 300.0
 """The evaluation periods of a canary in the specification. The benchmark's canary soaks for a second."""
-MEMORY = "peak memory of a replica MB"
+MEMORY = "peak memory of a replica without its Helm processes MB"
 CLUSTER_CONNECTIONS = "connections of a replica to clusters"
 DATABASE_CONNECTIONS = "connections to the database for each replica"
 BUSIEST = "under load: % of a core, busiest replica"
 REST = "at rest: % of a core, all replicas"
 FAILED_REQUESTS = "failed requests"
+FAILED_DEPLOYMENTS = "failed deployments"
+"""Deployments and rollbacks that a manager refused, or that ended otherwise or not in time."""
 
 
 class Limit(msgspec.Struct, frozen=True):
@@ -64,4 +66,5 @@ def fleet_limits() -> Mapping[str, Limit]:
         CLUSTER_CONNECTIONS: Limit(100.0, 100.0),
         DATABASE_CONNECTIONS: Limit(50.0, 50.0),
         FAILED_REQUESTS: Limit(0.0, 0.0),
+        FAILED_DEPLOYMENTS: Limit(0.0, 0.0),
     }

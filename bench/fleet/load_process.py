@@ -10,6 +10,7 @@ import asyncio
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,8 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The CPU of the clients themselves, in the last line: near a core, they would measure their own delays."""
     failed_requests: list[str] = []
     """Reads that a manager refused or did not answer."""
+    failed_deployments: list[str] = []
+    """The reasons of deployments and rollbacks that did not end as they should. They are not among the durations."""
 
 
 class LoadFailed(RuntimeError):  # noqa: N818 - named as what happened
@@ -71,23 +74,25 @@ class Load:
         self._version = order.version
         self._seconds: dict[str, list[float]] = defaultdict(list)
         self._failed: list[str] = []
+        self._failed_deployments: list[str] = []
 
     async def run(self) -> LoadReport:
-        """Read until all deployments have ended. Raises LoadFailed if one ends otherwise, or not in time."""
+        """Read until all deployments have ended. Those that end otherwise, or not in time, are only counted."""
         background = [asyncio.create_task(self._read(number)) for number in range(self._size.clients)]
         background.append(asyncio.create_task(self._report_progress()))
         try:
             async with asyncio.TaskGroup() as deployers:
                 for number in range(self._size.deployments):
                     deployers.create_task(self._deploy(number))
-        except ExceptionGroup as failures:
-            raise failures.exceptions[0] from None
         finally:
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
         return LoadReport(
-            durations=dict(self._seconds), cpu_seconds=time.process_time(), failed_requests=self._failed
+            durations={name: each for name, each in self._seconds.items() if each},
+            cpu_seconds=time.process_time(),
+            failed_requests=self._failed,
+            failed_deployments=self._failed_deployments,
         )
 
     # -- people who read -----------------------------------------------------------------------------------------
@@ -121,7 +126,8 @@ class Load:
             send(
                 LoadReport(
                     progress=f"{done} of {self._size.expected_deployments} deployments, "
-                    f"{len(self._seconds[ROLLBACK])} rollbacks, {reads} reads in {time.monotonic() - started:.0f} s"
+                    f"{len(self._seconds[ROLLBACK])} rollbacks, {len(self._failed_deployments)} failed, "
+                    f"{reads} reads in {time.monotonic() - started:.0f} s"
                 )
             )
 
@@ -132,15 +138,28 @@ class Load:
         operator = operator_name(number)
         several = [cluster_name(each) for each in range(self._size.wide)]
         if number == 0:
-            await self._completed(WIDE, operator, several, {"strategy": "Direct"})
+            await self._counted(self._completed(WIDE, operator, several, {"strategy": "Direct"}))
         elif number == 1:
-            canary = {"percentages": [10, 30, 100], "evaluationPeriod": "PT1S"}
-            await self._completed(CANARY, operator, several, {"strategy": "Canary", "canaryConfig": canary})
+            canary = {
+                "strategy": "Canary",
+                "canaryConfig": {"percentages": [10, 30, 100], "evaluationPeriod": "PT1S"},
+            }
+            await self._counted(self._completed(CANARY, operator, several, canary))
         else:
             last = ""
             for cluster in clusters_of(self._size, number):
-                last = await self._completed(ONE_CLUSTER, operator, [cluster], {"strategy": "Direct"})
-            await self._roll_back(operator, last)
+                deployment = self._completed(ONE_CLUSTER, operator, [cluster], {"strategy": "Direct"})
+                last = await self._counted(deployment) or last
+            if last:
+                await self._counted(self._rolled_back(operator, last))
+
+    async def _counted(self, deployment: Awaitable[str]) -> str:
+        """Return the id of a deployment that ended as it should. Count another one, and return nothing."""
+        try:
+            return await deployment
+        except (LoadFailed, CallFailed) as failure:
+            self._failed_deployments.append(str(failure))
+            return ""
 
     async def _completed(
         self, kind: str, operator: str, clusters: list[str], strategy: dict[str, Any]
@@ -154,7 +173,8 @@ class Load:
         self._seconds[kind].append(time.monotonic() - started)
         return str(answer["id"])
 
-    async def _roll_back(self, operator: str, deployment: str) -> None:
+    async def _rolled_back(self, operator: str, deployment: str) -> str:
+        """Roll a deployment back, and return its id when it is."""
         started = time.monotonic()
         await self._calls.post(
             f"deployer-{operator}",
@@ -163,6 +183,7 @@ class Load:
         )
         await self._until(operator, deployment, "RolledBack", leaving="Completed")
         self._seconds[ROLLBACK].append(time.monotonic() - started)
+        return deployment
 
     async def _until(self, operator: str, deployment: str, phase: str, *, leaving: str = "") -> None:
         """Wait for a phase. Raises LoadFailed as soon as the deployment stays in another, except the one it leaves."""
@@ -197,7 +218,7 @@ def failure(details: Any, phase: str) -> str:
 async def main(order: LoadOrder) -> int:
     """Run the load, until the standard input ends at the latest.
 
-    Return the exit code: 1 after a failure, which is the last line on the standard error.
+    Return the exit code: 1 if it was stopped, which is the last line on the standard error.
     """
     async with FleetCalls.connected(order.urls, Path(order.data_directory)) as calls:
         load = asyncio.create_task(Load(calls, order).run())
@@ -207,9 +228,6 @@ async def main(order: LoadOrder) -> int:
         load.cancel()
         try:
             report = await load
-        except (LoadFailed, CallFailed) as error:
-            print(error, file=sys.stderr)
-            return 1
         except asyncio.CancelledError:
             print("the load was stopped", file=sys.stderr)
             return 1

@@ -33,6 +33,7 @@ from bench.fleet.limits import (
     BUSIEST,
     CLUSTER_CONNECTIONS,
     DATABASE_CONNECTIONS,
+    FAILED_DEPLOYMENTS,
     FAILED_REQUESTS,
     MEMORY,
     ONE,
@@ -50,6 +51,7 @@ CLUSTERS_OF_A_PROCESS = 25
 REPLICAS = {ONE: 1, THREE: 3}
 _START_SECONDS = 120.0
 _SAY_SECONDS = 20.0
+_REASONS = 3
 _CHECKS = {
     "pod check": "Pods",
     "webhook check": "Webhooks",
@@ -168,6 +170,7 @@ class FleetMeasurement:
             CLUSTER_CONNECTIONS: peaks.cluster_connections,
             DATABASE_CONNECTIONS: peaks.database_connections / len(spent),
             FAILED_REQUESTS: len(report.failed_requests),
+            FAILED_DEPLOYMENTS: len(report.failed_deployments),
             **shares(before, after),
         }
 
@@ -201,10 +204,11 @@ class FleetMeasurement:
 
 
 def _reported(report: LoadReport, peer: str) -> LoadReport:
-    if report.failed_requests:
-        say(
-            f"  {peer}: {len(report.failed_requests)} requests failed, the first: {report.failed_requests[0]}"
-        )
+    """Print how many requests and deployments failed, and the first reasons."""
+    for kind, reasons in (("requests", report.failed_requests), ("deployments", report.failed_deployments)):
+        if reasons:
+            first = "".join(f"\n    {reason}" for reason in reasons[:_REASONS])
+            say(f"  {peer}: {len(reasons)} {kind} failed, the first:{first}")
     return report
 
 

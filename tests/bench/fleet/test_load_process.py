@@ -1,11 +1,10 @@
-"""The clients of the managers: they do all of the load, and a deployment that goes wrong is named with its cause."""
+"""The clients of the managers: they do all of the load, and count a deployment that goes wrong with its cause."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
-
-import pytest
 
 from bench.fleet.calls import CallFailed
 from bench.fleet.load_process import (
@@ -15,7 +14,6 @@ from bench.fleet.load_process import (
     START_DEPLOYMENT,
     WIDE,
     Load,
-    LoadFailed,
     LoadOrder,
     LoadReport,
     clusters_of,
@@ -28,9 +26,10 @@ SIZE = FleetSize(clusters=12, operators=5, installed=5, deployments=5, clients=2
 class FakeCalls:
     """A manager that finishes each deployment at once."""
 
-    def __init__(self, ends: str = "Completed", refuses: str = "") -> None:
+    def __init__(self, ends: str = "Completed", refuses: str = "", fails: str = "") -> None:
         self.ends = ends
         self.refuses = refuses
+        self.fails = fails
         self.requested: dict[str, Any] = {}
         self.phases: dict[str, str] = {}
 
@@ -40,7 +39,8 @@ class FakeCalls:
         if path != "/deployments" or method == "GET":
             return {}, 0.01
         name = f"deployment-{len(self.requested)}"
-        self.requested[name], self.phases[name] = body, self.ends
+        self.requested[name] = body
+        self.phases[name] = "Failed" if body["operator"] == self.fails else self.ends
         return {"id": name}, 0.02
 
     async def post(self, person: str, path: str, body: Any) -> Any:
@@ -97,19 +97,29 @@ def test_the_deployments_to_one_cluster_are_spread_over_all_clusters() -> None:
     assert len(clusters) == size.deployments * size.repetitions
 
 
-async def test_a_deployment_that_ends_otherwise_is_reported_with_its_cause() -> None:
-    with pytest.raises(
-        LoadFailed, match=r"operator-00\d 1.1.0 \(deployment .*\) is Failed, not Completed: .* crashes"
-    ):
-        await run(FakeCalls(ends="Failed"))
+async def test_a_deployment_that_ends_otherwise_is_counted_with_its_cause_and_the_others_go_on() -> None:
+    report = await run(FakeCalls(fails="operator-002"))
+    assert report.durations is not None
+    assert [len(report.durations[name]) for name in (WIDE, CANARY, ONE_CLUSTER, ROLLBACK)] == [1, 1, 4, 2]
+    assert len(report.failed_deployments) == 2
+    for reason in report.failed_deployments:
+        assert re.match(r"operator-002 1.1.0 \(deployment .*\) is Failed, not Completed: .* crashes", reason)
 
 
-async def test_a_deployment_that_does_not_end_in_time_is_reported() -> None:
+async def test_a_kind_of_deployment_that_always_fails_has_no_durations() -> None:
+    report = await run(FakeCalls(ends="Paused"))
+    assert report.durations is not None
+    assert not report.durations.keys() & {WIDE, CANARY, ONE_CLUSTER, ROLLBACK}
+    assert len(report.failed_deployments) == SIZE.expected_deployments
+
+
+async def test_a_deployment_that_does_not_end_in_time_is_counted() -> None:
     hurried = FleetSize(clusters=12, operators=5, installed=5, deployments=5, clients=2, limit_seconds=0.0)
-    with pytest.raises(LoadFailed, match="is Deploying, not Completed"):
-        await run(FakeCalls(ends="Deploying"), hurried)
+    report = await run(FakeCalls(ends="Deploying"), hurried)
+    assert len(report.failed_deployments) == 8
+    assert "is Deploying, not Completed" in report.failed_deployments[0]
 
 
-async def test_a_refused_deployment_ends_the_load() -> None:
-    with pytest.raises(CallFailed, match="POST /deployments was refused"):
-        await run(FakeCalls(refuses="/deployments"))
+async def test_a_refused_deployment_is_counted() -> None:
+    report = await run(FakeCalls(refuses="/deployments"))
+    assert report.failed_deployments == ["POST /deployments was refused"] * SIZE.expected_deployments

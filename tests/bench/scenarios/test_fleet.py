@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from bench.fleet import measurement
 from bench.fleet.latencies import MetricsReading
-from bench.fleet.limits import CHECKS, FAILED_REQUESTS, MEMORY, ONE, fleet_limits
+from bench.fleet.limits import CHECKS, FAILED_DEPLOYMENTS, FAILED_REQUESTS, MEMORY, ONE, fleet_limits
 from bench.fleet.measurement import durations, health_checks, measure_fleet, shares
 from bench.fleet.size import FleetSize
 from bench.processes import family
@@ -90,7 +90,7 @@ async def test_a_tiny_fleet_is_measured_and_nothing_is_left(
     ((_, values),) = [each async for each in measure_fleet(size, tmp_path, {"two replicas": 2})]
     missing = fleet_limits().keys() - values.keys()
     assert missing == set()
-    assert values[FAILED_REQUESTS] == 0
+    assert (values[FAILED_REQUESTS], values[FAILED_DEPLOYMENTS]) == (0, 0)
     assert 10 < values[MEMORY] < math.inf
     assert values["deployment to one cluster, number"] == 2
     assert 0 < values["under load: % of a core, the clients"] < 100
