@@ -3,6 +3,7 @@
 What a sweep finds wrong is in its readings; a cluster that does not answer leaves none, and its last ones grow old.
 """
 
+import uuid
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
@@ -34,25 +35,32 @@ class HealthSweeps:
         *,
         interval: timedelta = SWEEP_INTERVAL,
         parallel: int = 10,
-        batch: int = 50,
     ) -> None:
         self._transactions = transactions
         self._store = store
         self._sweeper = sweeper
         self._interval = interval
-        self._batch = batch
         self._due = DueWork(transactions, self._claim, store.next_sweep, self._sweep, parallel=parallel)
 
     async def run_due(self) -> int:
-        """Sweep the clusters that are due. Return how many were swept."""
+        """Sweep the clusters that are due, and those that become due meanwhile. Return how many were swept."""
         return await self._due.run_due()
+
+    def stop(self) -> None:
+        """Begin no further sweep."""
+        self._due.stop()
 
     async def next_due(self) -> datetime | None:
         """Return the time of the next sweep, or None if no cluster was ever swept."""
         return await self._due.next_due()
 
-    async def _claim(self, connection: Connection) -> Sequence[SweepClaim]:
-        return await self._store.claim_sweeps(connection, interval=self._interval, limit=self._batch)
+    async def _claim(
+        self, connection: Connection, *, limit: int, at_work: Sequence[uuid.UUID]
+    ) -> dict[uuid.UUID, SweepClaim]:
+        claims = await self._store.claim_sweeps(
+            connection, interval=self._interval, limit=limit, at_work=at_work
+        )
+        return {each.cluster_id: each for each in claims}
 
     async def _sweep(self, claim: SweepClaim) -> None:
         try:

@@ -66,13 +66,14 @@ class ManagerServices(msgspec.Struct, frozen=True, kw_only=True):
 
     def background(self) -> tuple[BackgroundTask, ...]:
         """Return the tasks that run all the time."""
+        monitor, sweeps = self.registry.monitor, self.health.sweeps
         return (
             BackgroundTask("audit-sealer", self.sealer.seal, every=1.0),
             BackgroundTask("audit-expiry", self.audit_expiry.sweep, every=3600.0),
             *self._delivery(),
             BackgroundTask("retention", self.retention.sweep, every=3600.0),
-            BackgroundTask("cluster-health", self.registry.monitor.run_due, every=1.0),
-            BackgroundTask("operator-health", self.health.sweeps.run_due, every=1.0),
+            BackgroundTask("cluster-health", monitor.run_due, every=1.0, on_stop=monitor.stop),
+            BackgroundTask("operator-health", sweeps.run_due, every=1.0, on_stop=sweeps.stop),
             BackgroundTask("fleet-metrics", self._refresh_metrics, every=15.0),
             BackgroundTask("rollouts", self.rollouts.engine.serve, on_stop=self.rollouts.engine.stop),
         )

@@ -46,7 +46,7 @@ async def test_replicas_share_the_sweeps_and_each_cluster_has_one_in_30_seconds(
         for name in NAMES:
             await PostgresClusters().insert(connection, managed_cluster(name), name)
     sweeper.offline = {cluster_id("dev-2")}
-    sweeps = [HealthSweeps(each, PostgresHealth(), sweeper, batch=2) for each in databases]
+    sweeps = [HealthSweeps(each, PostgresHealth(), sweeper, parallel=2) for each in databases]
     for seconds in (0, 10, 29, 30, 59, 61):
         for each in databases:
             each.set_clock(START.replace(minute=seconds // 60, second=seconds % 60))

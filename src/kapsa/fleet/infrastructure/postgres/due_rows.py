@@ -1,6 +1,7 @@
 """Rows that are due at intervals: claimed in a short transaction, so that replicas share them and none is done twice."""
 
 import uuid
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -23,14 +24,27 @@ class DueRows(msgspec.Struct, frozen=True):
     """Counts the claims of a row: a late result of an earlier one is recognized by it."""
 
     async def claim(
-        self, connection: AsyncConnection, *, interval: timedelta, limit: int
+        self,
+        connection: AsyncConnection,
+        *,
+        interval: timedelta,
+        limit: int,
+        at_work: Sequence[uuid.UUID] = (),
     ) -> dict[uuid.UUID, int]:
         """Claim rows that are due, the longest overdue first. Return the fence of each by its key.
+
+        Rows at work are left out: a claim of our own would fence out their result.
 
         A claim makes the row due again one interval later: if the replica dies, another one makes up for it then.
         """
         key, due_at, fence = self._column(self.key), self._column(self.due_at), self._column(self.fence)
-        due = select(key).where(due_at <= NOW).order_by(due_at).limit(limit).with_for_update(skip_locked=True)
+        due = (
+            select(key)
+            .where(due_at <= NOW, key.not_in(at_work))
+            .order_by(due_at)
+            .limit(limit)
+            .with_for_update(skip_locked=True)
+        )
         keys = list((await connection.execute(due)).scalars())
         if not keys:
             return {}

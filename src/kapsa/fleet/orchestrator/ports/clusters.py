@@ -250,9 +250,12 @@ class ClusterRepository(Protocol):
         ...
 
     async def claim_checks(
-        self, connection: Connection, *, interval: timedelta, limit: int
+        self, connection: Connection, *, interval: timedelta, limit: int, at_work: Sequence[uuid.UUID] = ()
     ) -> Sequence[CheckClaim]:
-        """Claim clusters whose health check is due. No other replica gets them before the next one is due."""
+        """Claim clusters whose health check is due. No other replica gets them before the next one is due.
+
+        Those at work are left out.
+        """
         ...
 
     async def next_check(self, connection: Connection) -> datetime | None:

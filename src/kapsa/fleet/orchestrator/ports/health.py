@@ -88,9 +88,12 @@ class HealthStore(Protocol):
         ...
 
     async def claim_sweeps(
-        self, connection: Connection, *, interval: timedelta, limit: int
+        self, connection: Connection, *, interval: timedelta, limit: int, at_work: Sequence[uuid.UUID] = ()
     ) -> Sequence[SweepClaim]:
-        """Claim clusters whose sweep is due. No other replica gets them before the next one is due."""
+        """Claim clusters whose sweep is due. No other replica gets them before the next one is due.
+
+        Those at work are left out.
+        """
         ...
 
     async def next_sweep(self, connection: Connection) -> datetime | None:

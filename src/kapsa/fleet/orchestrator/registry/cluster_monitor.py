@@ -1,5 +1,6 @@
 """The health of clusters: checked every minute, by any number of replicas. A late result is fenced out."""
 
+import uuid
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
@@ -39,7 +40,6 @@ class ClusterMonitor:
         *,
         interval: timedelta = timedelta(seconds=60),
         parallel: int = 10,
-        batch: int = 50,
     ) -> None:
         self._transactions = transactions
         self._repository = repository
@@ -47,19 +47,27 @@ class ClusterMonitor:
         self._credentials = credentials
         self._audit = audit
         self._interval = interval
-        self._batch = batch
         self._due = DueWork(transactions, self._claim, repository.next_check, self._check, parallel=parallel)
 
     async def run_due(self) -> int:
-        """Check the clusters that are due. Return how many were checked."""
+        """Check the clusters that are due, and those that become due meanwhile. Return how many were checked."""
         return await self._due.run_due()
+
+    def stop(self) -> None:
+        """Begin no further check."""
+        self._due.stop()
 
     async def next_due(self) -> datetime | None:
         """Return the time of the next check, or None if there is no cluster."""
         return await self._due.next_due()
 
-    async def _claim(self, connection: Connection) -> Sequence[CheckClaim]:
-        return await self._repository.claim_checks(connection, interval=self._interval, limit=self._batch)
+    async def _claim(
+        self, connection: Connection, *, limit: int, at_work: Sequence[uuid.UUID]
+    ) -> dict[uuid.UUID, CheckClaim]:
+        claims = await self._repository.claim_checks(
+            connection, interval=self._interval, limit=limit, at_work=at_work
+        )
+        return {each.cluster.id: each for each in claims}
 
     async def read(self, cluster: ManagedCluster) -> ClusterHealth:
         """Look at a cluster now. What goes wrong is its health, not an error."""

@@ -157,12 +157,17 @@ class PostgresHealth:
             await connection.execute(row.on_conflict_do_update(index_elements=keys, set_=values))
 
     async def claim_sweeps(
-        self, connection: AsyncConnection, *, interval: timedelta, limit: int
+        self,
+        connection: AsyncConnection,
+        *,
+        interval: timedelta,
+        limit: int,
+        at_work: Sequence[uuid.UUID] = (),
     ) -> Sequence[SweepClaim]:
         """Claim clusters whose sweep is due. No other replica gets them before the next one is due."""
         new = insert(cluster_sweep).from_select(["cluster_id", "next_sweep_at"], select(cluster.c.id, NOW))
         await connection.execute(new.on_conflict_do_nothing())
-        fences = await _SWEEPS.claim(connection, interval=interval, limit=limit)
+        fences = await _SWEEPS.claim(connection, interval=interval, limit=limit, at_work=at_work)
         return [SweepClaim(cluster_id, fence) for cluster_id, fence in fences.items()]
 
     async def next_sweep(self, connection: AsyncConnection) -> datetime | None:

@@ -151,10 +151,15 @@ class PostgresClusters:
         return ClusterCredential(*row) if row is not None else None
 
     async def claim_checks(
-        self, connection: AsyncConnection, *, interval: timedelta, limit: int
+        self,
+        connection: AsyncConnection,
+        *,
+        interval: timedelta,
+        limit: int,
+        at_work: Sequence[uuid.UUID] = (),
     ) -> Sequence[CheckClaim]:
         """Claim clusters whose health check is due. No other replica gets them before the next one is due."""
-        fences = await _CHECKS.claim(connection, interval=interval, limit=limit)
+        fences = await _CHECKS.claim(connection, interval=interval, limit=limit, at_work=at_work)
         if not fences:
             return []
         rows = await connection.execute(_clusters().where(cluster.c.id.in_(fences)))
