@@ -101,8 +101,11 @@ class HealthReadings(Protocol):
         """Return the newest evidence for each cluster that the operator is installed on, by name."""
         ...
 
-    async def every_reading(self, connection: Connection) -> dict[uuid.UUID, list[ReleaseReading]]:
-        """Return the newest evidence of all operators that are installed anywhere."""
+    async def count(self, connection: Connection, *, since: datetime) -> Counter[HealthWord]:
+        """Count the operators that are installed anywhere by their health, as their reports have it.
+
+        Readings from before `since` say nothing.
+        """
         ...
 
 
@@ -136,10 +139,9 @@ class OperatorHealths:
 
     async def count(self) -> Counter[HealthWord]:
         """Return how many of the installed operators have which health, over all their clusters."""
+        since = await self._transactions.now() - _STALE_AFTER
         async with self._transactions.transaction() as connection:
-            readings = await self._readings.every_reading(connection)
-        now = await self._transactions.now()
-        return Counter(_overall(_entry(each, now).health for each in every) for every in readings.values())
+            return await self._readings.count(connection, since=since)
 
     async def on_cluster(self, principal: Principal, cluster: str, operator: str) -> OperatorOnCluster:
         """Return the health of an operator on one cluster. Raises UnknownObject if it is not installed there."""

@@ -1,6 +1,7 @@
 """Readings as the API shows them: the last one of each release that is installed."""
 
 import uuid
+from collections import Counter
 from datetime import datetime
 
 import msgspec
@@ -8,7 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from kapsa.fleet.domain.health import OperatorHealth
-from kapsa.fleet.orchestrator.operator_health import ReleaseReading
+from kapsa.fleet.orchestrator.operator_health import HealthWord, ReleaseReading
 
 __all__ = ["PostgresHealthReadings"]
 
@@ -29,8 +30,29 @@ _ALL_READINGS = """
     LEFT JOIN fleet.release_reading r
       ON r.cluster_id = i.cluster_id AND r.namespace = i.namespace AND r.release = i.release
 """
-_EVERY = text(_ALL_READINGS)
 _READINGS = text(f"{_ALL_READINGS} WHERE i.operator_id = :operator ORDER BY c.name")
+# The health of an operator as `OperatorHealths` reports it, without decoding thousands of readings.
+_COUNTED = """
+    SELECT word, count(*) AS operators FROM (
+        SELECT CASE
+            WHEN bool_or(fresh AND health @> '{"checks": [{"evidence": "Failing"}]}') THEN 'Unhealthy'
+            WHEN bool_and(
+                fresh AND health @> '{"checks": [{"evidence": "Healthy"}]}'
+                AND NOT health @> '{"checks": [{"evidence": "Unknown"}]}'
+            ) THEN 'Healthy'
+            ELSE 'Unknown'
+        END AS word
+        FROM (
+            SELECT operator_id, health, coalesce(
+                checked_at >= :since AND (health ->> 'revision')::bigint = revision, false
+            ) AS fresh
+            FROM readings
+        ) judged
+        GROUP BY operator_id
+    ) operators
+    GROUP BY word
+"""
+_COUNTS = text(f"WITH readings AS ({_ALL_READINGS}) {_COUNTED}")
 
 
 class PostgresHealthReadings:
@@ -41,13 +63,10 @@ class PostgresHealthReadings:
         rows = (await connection.execute(_READINGS, {"operator": operator_id})).all()
         return [_reading(row.name, row.version, row.revision, row.health, row.checked_at) for row in rows]
 
-    async def every_reading(self, connection: AsyncConnection) -> dict[uuid.UUID, list[ReleaseReading]]:
-        """Return the last readings of all operators that are installed anywhere."""
-        readings: dict[uuid.UUID, list[ReleaseReading]] = {}
-        for row in await connection.execute(_EVERY):
-            reading = _reading(row.name, row.version, row.revision, row.health, row.checked_at)
-            readings.setdefault(row.operator_id, []).append(reading)
-        return readings
+    async def count(self, connection: AsyncConnection, *, since: datetime) -> Counter[HealthWord]:
+        """Count the operators that are installed anywhere by their health."""
+        rows = await connection.execute(_COUNTS, {"since": since})
+        return Counter({HealthWord(row.word): row.operators for row in rows})
 
 
 def _reading(
