@@ -1,4 +1,8 @@
-"""Long-lived clients of registered clusters, one for each credential, within a bound on connections."""
+"""Long-lived clients of registered clusters, one for each credential, with connections only while they are used.
+
+A replica has fewer than a hundred connections to clusters. What makes a client expensive is not the connection but
+the rest: its TLS context, and the kinds that it has discovered. These stay for more clusters than a manager has.
+"""
 
 import asyncio
 import uuid
@@ -36,7 +40,7 @@ class ClusterClients:
         credentials: ClusterCredentials,
         *,
         allow_loopback: bool = False,
-        most: int = 25,
+        most: int = 128,
     ) -> None:
         self._transactions = transactions
         self._repository = repository
@@ -64,8 +68,8 @@ class ClusterClients:
             raise CredentialRejected(_remedy(cluster, error)) from None
         finally:
             cached.users -= 1
-            if cached.retired and not cached.users:
-                await cached.client.close()
+            if not cached.users:
+                await _rest(cached)
 
     async def close(self) -> None:
         """Close all clients that nobody uses, and the others when their users are done."""
@@ -93,6 +97,14 @@ class ClusterClients:
             cached.retired = True
             if not cached.users:
                 await cached.client.close()
+
+
+async def _rest(cached: _Cached) -> None:
+    """Close the connections of a client that nobody uses, and the client itself if it is retired."""
+    if cached.retired:
+        await cached.client.close()
+    else:
+        cached.client.close_idle()
 
 
 def _remedy(cluster: ManagedCluster, error: Exception) -> str:

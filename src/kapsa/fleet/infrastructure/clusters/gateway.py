@@ -1,6 +1,6 @@
 """The way into clusters: an untrusted kubeconfig becomes a client that judges the address at each connection."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
@@ -14,6 +14,7 @@ from kapsa.runtime import Client, ConfigError, HttpTransport, RetryPolicy, load_
 __all__ = ["ClusterClient", "KubernetesGateway", "untrusted_client"]
 
 _CONNECTIONS = 4
+"""Ten sweeps, ten rollouts and ten checks at a time, which send one request after another, have 90 at most."""
 _LARGEST_RESPONSE = 32 * 1024 * 1024
 
 
@@ -22,6 +23,8 @@ class ClusterClient(Client):
 
     credential_id: str = ""
     """The id of the credential that it uses, for audit entries."""
+    close_idle: Callable[[], None]
+    """Closes its connections that no request uses."""
 
 
 class KubernetesGateway:
@@ -69,4 +72,5 @@ def untrusted_client(kubeconfig: bytes, *, allow_loopback: bool) -> ClusterClien
         retry=RetryPolicy(attempts=2, patience=2.0),
     )
     client.credential_id = credential_id(kubeconfig)
+    client.close_idle = transport.close_idle
     return client

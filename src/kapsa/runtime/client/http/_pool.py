@@ -87,6 +87,13 @@ class ConnectionPool:
             raise ConnectionResetError("the server closed the connection at once")
         return connection
 
+    def close_idle(self) -> None:
+        """Close the connections that no request uses. The next requests open new ones."""
+        for connections in self._idle.values():
+            for connection in connections:
+                connection.close()
+        self._idle.clear()
+
     async def close(self) -> None:
         """Close all connections and wait for their sockets. Requests that are under way fail."""
         self._closed = True

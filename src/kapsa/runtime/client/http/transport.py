@@ -175,6 +175,10 @@ class HttpTransport:
             # A watch has no end, so its connection cannot be reused.
             connection.abort()
 
+    def close_idle(self) -> None:
+        """Close the connections that no request uses. The next requests open new ones."""
+        self._pool.close_idle()
+
     async def close(self) -> None:
         await self._pool.close()
 
