@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, text
+from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
 from kapsa.fleet.infrastructure.postgres.database import Database, DatabaseError
@@ -71,6 +75,84 @@ async def test_a_transaction_that_gets_no_connection_in_time_finds_the_database_
                     raise AssertionError("there is only one connection")
     finally:
         await database.close()
+
+
+async def test_a_server_process_that_stops_answering_fails_its_transaction_and_the_next_one_works(
+    database_url: URL,
+) -> None:
+    database = Database(database_url, answer_limit=1.0)
+    started = time.monotonic()
+    try:
+        async with database.transaction() as connection:
+            backend = (await connection.execute(text("SELECT pg_backend_pid()"))).scalar_one()
+        with stopped(backend):
+            async with asyncio.timeout(20):
+                # The pool finds the silent connection by itself, and opens another one.
+                assert (await database.now()).tzinfo is not None
+        async with database.transaction() as connection:
+            backend = (await connection.execute(text("SELECT pg_backend_pid()"))).scalar_one()
+
+        async def read_from_a_silent_server() -> None:
+            async with database.transaction() as connection:
+                with stopped(backend):
+                    await connection.execute(text("SELECT 1"))
+
+        async with asyncio.timeout(20):
+            with pytest.raises(DatabaseUnavailable, match="cannot be used now"):
+                await read_from_a_silent_server()
+            await database.now()
+    finally:
+        await database.close()
+    assert time.monotonic() - started < 15
+
+
+@pytest.mark.long
+async def test_a_check_of_a_server_process_that_hangs_ends_within_half_a_minute(database_url: URL) -> None:
+    database = Database(database_url, connections=1)
+    try:
+        async with database.transaction() as connection:
+            backend = (await connection.execute(text("SELECT pg_backend_pid()"))).scalar_one()
+        with stopped(backend):
+            started = time.monotonic()
+            with pytest.raises(DatabaseError, match=r"gave no answer in 10 seconds\. Look for"):
+                await asyncio.wait_for(database.check(), 60)
+            assert time.monotonic() - started < 30
+        await database.check()
+    finally:
+        await database.close()
+
+
+async def test_a_statement_has_a_limit_and_a_migration_has_none(database: Database) -> None:
+    show = text("SHOW statement_timeout")
+    async with database.transaction() as connection:
+        assert (await connection.execute(show)).scalar_one() == "1min"
+    async with database.unlimited_transaction() as connection:
+        assert (await connection.execute(show)).scalar_one() == "0"
+    async with database.transaction() as connection:
+        assert (await connection.execute(show)).scalar_one() == "1min"
+
+
+async def test_a_statement_that_may_take_long_is_not_cut_off(database_url: URL) -> None:
+    database = Database(database_url, answer_limit=0.5)
+    slow = text("SELECT pg_sleep(1.5)")
+    try:
+        async with database.unlimited_transaction() as connection:
+            await connection.execute(slow)
+        with pytest.raises(DatabaseUnavailable):
+            async with database.transaction() as connection:
+                await connection.execute(slow)
+    finally:
+        await database.close()
+
+
+@contextmanager
+def stopped(process: int) -> Iterator[None]:
+    """Stop a process that the test's server has started, and let it go on afterwards."""
+    os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process, signal.SIGCONT)
 
 
 async def test_each_replica_has_a_clock_of_its_own(

@@ -1,8 +1,10 @@
 """The database: a pool of connections, transactions, and the time that all replicas share."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import func, make_url, select, text
 from sqlalchemy.engine import URL
@@ -10,12 +12,20 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from kapsa.fleet.infrastructure.postgres.bounded_connection import (
+    ANSWER_LIMIT,
+    TCP_LIMITS,
+    BoundedConnection,
+)
 from kapsa.fleet.infrastructure.postgres.tables.metadata import NOW
 from kapsa.fleet.orchestrator.ports.transactions import DatabaseUnavailable
 
 __all__ = ["Database", "DatabaseError", "database_url"]
 
-_SESSION = "-c timezone=UTC -c lock_timeout=30s -c idle_in_transaction_session_timeout=60s"
+_SESSION = (
+    "-c timezone=UTC -c statement_timeout=60s -c lock_timeout=30s -c idle_in_transaction_session_timeout=60s"
+)
+_CHECK_LIMIT = 10.0
 
 
 class DatabaseError(Exception):
@@ -45,8 +55,9 @@ def database_url(text: str) -> URL:
 class Database:
     """A PostgreSQL database with the schema `fleet`."""
 
-    def __init__(self, url: str | URL, *, connections: int = 20) -> None:
+    def __init__(self, url: str | URL, *, connections: int = 20, answer_limit: float = ANSWER_LIMIT) -> None:
         self.url = database_url(url) if isinstance(url, str) else url
+        self._answer_limit = answer_limit
         self.engine: AsyncEngine = create_async_engine(
             self.url,
             pool_size=connections,
@@ -54,9 +65,20 @@ class Database:
             pool_timeout=30,
             pool_pre_ping=True,
             hide_parameters=True,  # an error with the values of its statement would put them into the log
-            connect_args={"options": _SESSION, "application_name": "kapsa-fleet", "connect_timeout": 10},
+            connect_args={
+                "options": _SESSION,
+                "application_name": "kapsa-fleet",
+                "connect_timeout": 10,
+                "async_creator_fn": self._connect,
+                **TCP_LIMITS,
+            },
         )
         self._clock: datetime | None = None
+
+    async def _connect(self, *args: Any, **options: Any) -> BoundedConnection:
+        connection = await BoundedConnection.connect(*args, **options)
+        connection.answer_limit = self._answer_limit
+        return connection
 
     @asynccontextmanager
     async def transaction(self, *, snapshot: bool = False) -> AsyncIterator[AsyncConnection]:
@@ -77,6 +99,19 @@ class Database:
             raise DatabaseUnavailable(
                 f"{self.description} cannot be used now: no connection is free"
             ) from error
+
+    @asynccontextmanager
+    async def unlimited_transaction(self) -> AsyncIterator[AsyncConnection]:
+        """Open a transaction whose statements may take as long as they need, for migrations."""
+        async with self.transaction() as connection:
+            driver = (await connection.get_raw_connection()).driver_connection
+            assert isinstance(driver, BoundedConnection)
+            await connection.execute(text("SET LOCAL statement_timeout = 0"))
+            driver.answer_limit = None
+            try:
+                yield connection
+            finally:
+                driver.answer_limit = self._answer_limit
 
     async def _prepare(self, connection: AsyncConnection, *, snapshot: bool) -> None:
         if snapshot:
@@ -99,12 +134,17 @@ class Database:
         self._clock = moment
 
     async def check(self) -> None:
-        """Raise DatabaseError unless the server answers and is new enough."""
+        """Raise DatabaseError unless the server answers within seconds and is new enough."""
         try:
-            async with self.engine.connect() as connection:
+            async with asyncio.timeout(_CHECK_LIMIT), self.engine.connect() as connection:
                 version = int((await connection.execute(text("SHOW server_version_num"))).scalar_one())
         except (OperationalError, DBAPIError) as error:
             raise DatabaseError(f"{self.description} cannot be used: {_first_line(error)}") from None
+        except (TimeoutError, PoolTimeout):
+            raise DatabaseError(
+                f"{self.description} cannot be used: it gave no answer in {_CHECK_LIMIT:.0f} seconds. "
+                "Look for a server process that hangs, or for a full disk or network in its way"
+            ) from None
         if version < 150_000:
             raise DatabaseError(
                 f"{self.description} is PostgreSQL {version // 10_000}; the fleet manager needs 15 or newer"

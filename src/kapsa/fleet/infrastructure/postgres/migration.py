@@ -39,7 +39,7 @@ async def migrate(database: Database) -> list[str]:
     Raises DatabaseError if a newer program has migrated the database, or if our role may not.
     """
     try:
-        async with database.transaction() as connection:
+        async with database.unlimited_transaction() as connection:
             await connection.execute(text("SET LOCAL lock_timeout = '10min'"))
             await connection.execute(_LOCK)
             await connection.execute(text("CREATE SCHEMA IF NOT EXISTS fleet"))
