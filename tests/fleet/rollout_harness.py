@@ -25,6 +25,7 @@ from kapsa.fleet.infrastructure.postgres.registry.cluster_repository import Post
 from kapsa.fleet.infrastructure.postgres.registry.operator_repository import PostgresOperators
 from kapsa.fleet.infrastructure.postgres.registry.rollout_registry import PostgresRegistry
 from kapsa.fleet.infrastructure.postgres.rollouts.approvals import PostgresApprovals
+from kapsa.fleet.infrastructure.postgres.rollouts.erasure import pseudonym
 from kapsa.fleet.infrastructure.postgres.rollouts.store import PostgresRollouts
 from kapsa.fleet.infrastructure.postgres.tables.registry import cluster as cluster_table
 from kapsa.fleet.infrastructure.vault.encryption_keys import FixedKeys, KeyRing, new_key_text
@@ -35,6 +36,7 @@ from kapsa.fleet.orchestrator.approvals import Approvals
 from kapsa.fleet.orchestrator.deployment_requests import ClusterSelector, DeploymentRequest, StrategyName
 from kapsa.fleet.orchestrator.deployments import Deployments
 from kapsa.fleet.orchestrator.planner import RolloutPlanner
+from kapsa.fleet.orchestrator.ports.audit import AuditTrail
 from kapsa.fleet.orchestrator.ports.outbox import MailMessage, WebhookEvent
 from kapsa.fleet.orchestrator.ports.plan_sources import (
     ChartRenderRequest,
@@ -117,6 +119,7 @@ class RolloutHarness:
         sources: FakePlanSources | None = None,
         vault: EnvelopeVault | None = None,
         reporter: RolloutReporter = UNREPORTED,
+        trail: AuditTrail | None = None,
     ) -> None:
         self.database = database
         self.reporter = reporter
@@ -149,7 +152,7 @@ class RolloutHarness:
             self.desk,
             self.registry,
             self.planner,
-            self.audit,
+            trail or self.audit,
             self.policy,
             OperatorSecrets(PostgresOperators(), self.vault),
             self.secrets,
@@ -221,10 +224,12 @@ class RolloutHarness:
                 cluster_table.update().where(cluster_table.c.name == name).values(columns)
             )
 
-    async def delete_cluster(self, name: str) -> None:
+    async def delete_cluster(self, name: str) -> str:
+        """Delete a cluster. Return the name that deployments have in its place."""
         self.clusters[name].gone = True
         async with self.database.transaction() as connection:
-            await connection.execute(cluster_table.delete().where(cluster_table.c.name == name))
+            assert await PostgresClusters().delete(connection, cluster_id(name)) == []
+        return pseudonym(cluster_id(name))
 
     async def create(
         self, strategy: Any = None, /, *, by: Principal = DEPLOYER, **changes: Any

@@ -122,7 +122,8 @@ class Deployments:
                 principal,
                 deployment,
                 "create",
-                clusters=[cluster.name for cluster in clusters],
+                # By id: the name of a cluster must go when it is deleted, and this entry stays.
+                clusters=[str(cluster.id) for cluster in clusters],
                 forceReason=request.force_reason,
                 windowOverrideReason=request.window_override_reason,
             )

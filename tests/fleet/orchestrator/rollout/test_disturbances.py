@@ -249,11 +249,11 @@ async def test_a_rollback_ends_when_a_changed_cluster_is_no_longer_registered(
     else:
         made = await fleet.create(AT_ONCE)
         await fleet.run()
-    await fleet.delete_cluster("dev-1")
+    deleted = await fleet.delete_cluster("dev-1")
     await fleet.deployments.rollback(ADMIN, made.id, reason="customers complain")
     await fleet.run()
     assert await phase_of(fleet, made) is DeploymentPhase.ROLLED_BACK
-    assert (await outcome(fleet, made))["dev-1"] == (TargetStep.SKIPPED, "Deleted")
+    assert (await outcome(fleet, made))[deleted] == (TargetStep.SKIPPED, "Deleted")
     assert fleet.clusters["dev-2"].chart_of(RELEASE)[1] == OLD
 
 
@@ -263,9 +263,9 @@ async def test_there_is_nothing_to_roll_back_once_every_changed_cluster_is_delet
     fleet = await started(database, "dev-1")
     made = await fleet.create(CANARY)
     await fleet.settle()
-    await fleet.delete_cluster("dev-1")
+    deleted = await fleet.delete_cluster("dev-1")
     await fleet.run()
-    assert await outcome(fleet, made) == {"dev-1": (TargetStep.SKIPPED, "Deleted")}
+    assert await outcome(fleet, made) == {deleted: (TargetStep.SKIPPED, "Deleted")}
     with pytest.raises(StateConflict, match="there is nothing to roll back"):
         await fleet.deployments.rollback(ADMIN, made.id, reason="customers complain")
 

@@ -15,6 +15,7 @@ from kapsa.fleet.domain.registry.clusters import ClusterEnvironment, ClusterHeal
 from kapsa.fleet.domain.registry.inventory import ClusterInventory
 from kapsa.fleet.domain.registry.windows import ChangeFreeze, MaintenanceWindow
 from kapsa.fleet.infrastructure.postgres.due_rows import DueRows
+from kapsa.fleet.infrastructure.postgres.rollouts.erasure import erase_from_history
 from kapsa.fleet.infrastructure.postgres.tables.metadata import NOW
 from kapsa.fleet.infrastructure.postgres.tables.registry import (
     cluster,
@@ -65,18 +66,21 @@ class PostgresClusters:
     async def delete(
         self, connection: AsyncConnection, cluster_id: uuid.UUID
     ) -> Sequence[tuple[uuid.UUID, str]] | None:
-        """Delete a cluster with its credentials, and the values that operators have for it.
+        """Delete a cluster with its credentials, its part in the history, and the values that operators have for it.
 
         Return id and name of those operators, or None if something still refers to the cluster.
         """
-        gone = delete(cluster).where(cluster.c.id == cluster_id).returning(cluster.c.name)
-        try:
-            async with connection.begin_nested():
-                name: str | None = (await connection.execute(gone)).scalar()
-        except IntegrityError:
-            return None
+        query = select(cluster.c.name).where(cluster.c.id == cluster_id)
+        name: str | None = (await connection.execute(query)).scalar()
         if name is None:
             return []
+        # Before the cluster's own row, as the engine locks them.
+        await erase_from_history(connection, cluster_id, name)
+        try:
+            async with connection.begin_nested():
+                await connection.execute(delete(cluster).where(cluster.c.id == cluster_id))
+        except IntegrityError:
+            return None
         changed = await connection.execute(_without_values(name).returning(operator.c.id, operator.c.name))
         return [(row.id, row.name) for row in changed]
 
