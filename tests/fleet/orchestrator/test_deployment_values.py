@@ -75,9 +75,10 @@ async def test_a_value_of_the_operator_that_shows_a_secret_of_the_deployment_is_
 
 async def test_a_plain_value_that_shows_a_secret_of_the_operator_is_masked(database: Database) -> None:
     fleet = await started(database, "dev-1")
+    secrets = OperatorSecrets(PostgresOperators(), fleet.vault)
+    sealed = await secrets.seal_values(OPERATOR_ID, {"token": PLANTED})
     async with database.transaction() as connection:
-        secrets = OperatorSecrets(PostgresOperators(), fleet.vault)
-        await secrets.put_values(connection, OPERATOR_ID, {"token": PLANTED})
+        await secrets.put(connection, OPERATOR_ID, sealed)
     made = await fleet.create(CANARY, values={"url": f"https://db/{PLANTED}", "size": 3})
     assert made.values == {"url": MASK, "size": 3}
     page = await fleet.deployments.page(VIEWER)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from kapsa.fleet.domain.errors import InvalidInput
+from kapsa.fleet.domain.errors import InvalidInput, StateConflict, VersionMismatch
 from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
 from kapsa.fleet.domain.values import MASK
 from kapsa.fleet.infrastructure.postgres.database import Database
@@ -107,6 +108,46 @@ async def test_a_list_opens_its_secrets_side_by_side_and_with_no_transaction_ope
     keys.away = True
     assert {each.values[MASK] for each in (await operators.page(VIEWER)).items} == {MASK}
     assert keys.calls <= 13 + 8
+
+
+async def test_an_operator_is_registered_and_changed_with_no_transaction_open_at_the_vault(
+    database: Database, audit: AuditRecorder
+) -> None:
+    watch_transactions(database)
+    vault = OutageVault()
+    operators = Operators(database, PostgresOperators(), FakeCharts(), vault, audit)
+    await operators.register(EDITOR, registration(secret_values={"token": PASSWORD}))
+    changed = await operators.update(
+        EDITOR, "widget", UpdateOperator(values={"size": 4}, secret_values={"token": "another-secret"})
+    )
+    assert changed.values == {"size": 4, "token": MASK}
+    assert vault.keys.calls >= 3
+    assert vault.keys.in_transactions == 0
+    with pytest.raises(VersionMismatch):
+        await operators.update(EDITOR, "widget", UpdateOperator(secret_values={}), expected=1)
+
+
+async def test_of_two_changes_of_secrets_at_the_same_time_one_is_refused(
+    database: Database, audit: AuditRecorder
+) -> None:
+    vault = OutageVault()
+    operators = Operators(database, PostgresOperators(), FakeCharts(), vault, audit)
+    await operators.register(EDITOR, registration(secret_values={"token": PASSWORD}))
+    vault.keys.seconds = 0.05
+    results = await asyncio.gather(
+        *(
+            operators.update(EDITOR, "widget", UpdateOperator(secret_values={"token": f"secret-{number}"}))
+            for number in range(2)
+        ),
+        return_exceptions=True,
+    )
+    assert [type(each) for each in results if isinstance(each, Exception)] == [StateConflict]
+    secrets = OperatorSecrets(PostgresOperators(), vault)
+    async with database.transaction() as connection:
+        operator = await PostgresOperators().get(connection, "widget")
+        assert operator is not None
+        stored = await secrets.stored_values(connection, operator.id)
+    assert (await secrets.open_values(operator.id, stored))["token"].startswith("secret-")
 
 
 async def test_a_list_does_not_wait_for_keys_that_are_slow(database: Database, audit: AuditRecorder) -> None:

@@ -15,7 +15,7 @@ from kapsa.fleet.orchestrator.ports.operators import OperatorRepository, StoredS
 from kapsa.fleet.orchestrator.ports.transactions import Connection
 from kapsa.fleet.orchestrator.ports.vault import KeyVault, VaultError, VaultUnavailable
 
-__all__ = ["OpenedValues", "OperatorSecrets"]
+__all__ = ["OpenedValues", "OperatorSecrets", "SecretChange"]
 
 log = structlog.get_logger()
 
@@ -26,6 +26,14 @@ _PARALLEL = 8
 """Secrets of a list that are opened at a time."""
 _TABLE = "operator_secret"
 _LOGIN, _VALUES = "repository-login", "secret-values"
+
+
+class SecretChange(msgspec.Struct, frozen=True):
+    """A secret that is sealed and waits for the transaction that stores it."""
+
+    purpose: str
+    secret: StoredSecret | None
+    """None to erase the one that is stored."""
 
 
 class OperatorSecrets:
@@ -90,17 +98,30 @@ class OperatorSecrets:
             log.warning("all values of operators are hidden", operators=hidden, error=reason)
         return values
 
-    async def put_values(
-        self, connection: Connection, operator_id: uuid.UUID, values: Mapping[str, Any]
-    ) -> None:
-        """Seal secret values in place of those before; empty ones erase them."""
-        await self._put(connection, operator_id, _VALUES, msgspec.json.encode(values) if values else b"")
+    async def seal_values(
+        self, operator_id: uuid.UUID, values: Mapping[str, Any], *, before: StoredSecret | None = None
+    ) -> SecretChange:
+        """Seal secret values that replace those before; empty ones erase them.
 
-    async def put_login(
-        self, connection: Connection, operator_id: uuid.UUID, login: RepositoryLogin | None
-    ) -> None:
-        """Seal a login in place of the one before; None erases it."""
-        await self._put(connection, operator_id, _LOGIN, msgspec.json.encode(login) if login else b"")
+        Called with no transaction open, since the vault may be slow.
+        """
+        content = msgspec.json.encode(values) if values else b""
+        return await self._seal(operator_id, _VALUES, content, before)
+
+    async def seal_login(
+        self,
+        operator_id: uuid.UUID,
+        login: RepositoryLogin | None,
+        *,
+        before: StoredSecret | None = None,
+    ) -> SecretChange:
+        """Seal a login that replaces the one before; None erases it. See `seal_values`."""
+        content = msgspec.json.encode(login) if login else b""
+        return await self._seal(operator_id, _LOGIN, content, before)
+
+    async def put(self, connection: Connection, operator_id: uuid.UUID, change: SecretChange) -> None:
+        """Store a sealed secret in place of the one before, or erase that one."""
+        await self._repository.put_secret(connection, operator_id, change.secret, change.purpose)
 
     async def _open(self, operator_id: uuid.UUID, stored: StoredSecret | None) -> bytes:
         if stored is None:
@@ -108,13 +129,11 @@ class OperatorSecrets:
         row = str(operator_id)
         return await self._vault.open(stored.sealed, stored.purpose, _TABLE, row, stored.version)
 
-    async def _put(
-        self, connection: Connection, operator_id: uuid.UUID, purpose: str, content: bytes
-    ) -> None:
-        before = await self._repository.secret(connection, operator_id, purpose)
+    async def _seal(
+        self, operator_id: uuid.UUID, purpose: str, content: bytes, before: StoredSecret | None
+    ) -> SecretChange:
+        if not content:
+            return SecretChange(purpose, None)
         version = before.version + 1 if before is not None else 1
-        secret = None
-        if content:
-            sealed = await self._vault.seal(purpose, _TABLE, str(operator_id), version, content)
-            secret = StoredSecret(purpose, version, sealed)
-        await self._repository.put_secret(connection, operator_id, secret, purpose)
+        sealed = await self._vault.seal(purpose, _TABLE, str(operator_id), version, content)
+        return SecretChange(purpose, StoredSecret(purpose, version, sealed))

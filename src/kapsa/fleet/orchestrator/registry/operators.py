@@ -29,7 +29,7 @@ from kapsa.fleet.orchestrator.ports.operators import OperatorRepository, StoredS
 from kapsa.fleet.orchestrator.ports.transactions import Connection, Transactions
 from kapsa.fleet.orchestrator.ports.vault import KeyVault
 from kapsa.fleet.orchestrator.registry.names import check_name, check_values
-from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets
+from kapsa.fleet.orchestrator.registry.operator_secrets import OperatorSecrets, SecretChange
 from kapsa.fleet.orchestrator.registry.operator_views import shown_operators
 from kapsa.fleet.orchestrator.registry.secret_values import (
     refuse_masks,
@@ -154,12 +154,16 @@ class Operators:
             has_credentials=request.credentials is not None,
         )
         chart = await self._chart(operator, request, request.secret_values, request.credentials)
+        sealed = (
+            await self._secrets.seal_values(operator.id, request.secret_values),
+            await self._secrets.seal_login(operator.id, request.credentials),
+        )
         async with self._transactions.transaction() as connection:
             await self._check_clusters(connection, request.cluster_values)
             if not await self._repository.insert(connection, operator):
                 raise _name_taken(request.name)
-            await self._secrets.put_values(connection, operator.id, request.secret_values)
-            await self._secrets.put_login(connection, operator.id, request.credentials)
+            for each in sealed:
+                await self._secrets.put(connection, operator.id, each)
             version = (
                 await self._insert_version(connection, principal, operator, chart, "") if chart else None
             )
@@ -204,20 +208,45 @@ class Operators:
             check_version("operator", before, expected)
             if isinstance(request.cluster_values, dict):
                 await self._check_clusters(connection, request.cluster_values)
-            shown = await self._shown(before, await self._secrets.stored_of(connection, (before,)))
-            after = _updated(before, shown, request)
+            stored = await self._secrets.stored_of(connection, (before,))
+            stored_values = await self._secrets.stored_values(connection, before.id)
+            stored_login = await self._secrets.stored_login(connection, before.id)
+        secrets = await self._secrets.opened((before,), stored)
+        (shown,) = await shown_operators((before,), secrets)
+        after = _updated(before, shown, request)
+        sealed: list[SecretChange] = []
+        if request.secret_values is not UNSET:
+            values = request.secret_values or {}
+            secrets = {before.id: values}
+            sealed.append(await self._secrets.seal_values(before.id, values, before=stored_values))
+        if request.credentials is not UNSET:
+            login = request.credentials
+            sealed.append(await self._secrets.seal_login(before.id, login, before=stored_login))
+        (result,) = await shown_operators((after,), secrets)
+        if request.secret_values is not UNSET:
+            refuse_revealed(_layers(result), _layers(shown), _layers(request))
+        await self._store(principal, before, after, request, sealed, expected)
+        return result
+
+    async def _store(
+        self,
+        principal: Principal,
+        before: ManagedOperator,
+        after: ManagedOperator,
+        request: UpdateOperator,
+        sealed: Iterable[SecretChange],
+        expected: int | None,
+    ) -> None:
+        """Write a changed operator. What was sealed follows what was stored with this version of it."""
+        async with self._transactions.transaction() as connection:
+            if isinstance(request.cluster_values, dict):
+                await self._check_clusters(connection, request.cluster_values)
             if not await self._repository.update(connection, after, expected=before.version):
                 raise changed_meanwhile("operator", before, expected)
-            if request.secret_values is not UNSET:
-                await self._secrets.put_values(connection, before.id, request.secret_values or {})
-            if request.credentials is not UNSET:
-                await self._secrets.put_login(connection, before.id, request.credentials)
+            for each in sealed:
+                await self._secrets.put(connection, before.id, each)
             fields = [field for field in request.__struct_fields__ if getattr(request, field) is not UNSET]
             await self._record(connection, principal, "operator.update", after, None, fields=fields)
-            result = await self._shown(after, await self._secrets.stored_of(connection, (after,)))
-            if request.secret_values is not UNSET:
-                refuse_revealed(_layers(result), _layers(shown), _layers(request))
-        return result
 
     async def delete(self, principal: Principal, name: str, *, expected: int | None = None) -> None:
         """Delete an operator with its versions and secrets.
