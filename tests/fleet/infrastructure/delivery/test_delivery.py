@@ -193,12 +193,34 @@ async def test_failures_are_retried_later_and_later_and_given_up_after_a_day(dat
         moment = row.due_at
         database.set_clock(moment)
     assert waits == [5, 10, 20, 40, 80, 160, 320, 600, 600, 600]
-    for age, is_abandoned in ((timedelta(hours=23), False), (timedelta(days=1), True)):
-        database.set_clock(START + age)
+    while moment < START + timedelta(days=1):
+        assert row.abandoned_at is None
         await broken.deliver_due()
         (row,) = await rows(database)
-        assert (row.abandoned_at is not None) is is_abandoned
+        moment = row.due_at
+        database.set_clock(moment)
+    await broken.deliver_due()
+    (row,) = await rows(database)
+    assert row.abandoned_at is not None
     assert row.last_error == "SMTPConnectError"
+
+
+async def test_a_message_that_waited_for_a_day_without_a_manager_is_tried_twenty_times(
+    database: Database,
+) -> None:
+    database.set_clock(START)
+    await put(database, EVENT)
+    moment, attempts = START + timedelta(days=3), 0
+    sender = WebhookSender(Receiver(*[503] * 30), [URL], SECRET)
+    events = OutboxDispatcher(OutboxQueue(database), {"webhook": sender})
+    (row,) = await rows(database)
+    while row.abandoned_at is None:
+        database.set_clock(moment)
+        await events.deliver_due()
+        attempts += 1
+        (row,) = await rows(database)
+        moment = row.due_at
+    assert attempts == 20
 
 
 async def test_a_recipient_that_does_not_exist_is_given_up_at_once(
@@ -416,14 +438,14 @@ async def test_a_webhook_that_never_answers_holds_up_neither_mail_nor_another_we
 async def test_a_message_that_is_given_up_after_a_day_is_reported_as_an_error(database: Database) -> None:
     database.set_clock(START)
     await put(database, EVENT)
-    sender = WebhookSender(Receiver(*[503] * 2), [URL], SECRET)
+    sender = WebhookSender(Receiver(*[503] * 20), [URL], SECRET)
     events = OutboxDispatcher(OutboxQueue(database), {"webhook": sender})
     with capture_logs() as logs:
-        await events.deliver_due()
-        database.set_clock(START + timedelta(days=1))
-        await events.deliver_due()
+        for hours in (*range(19), 24):
+            database.set_clock(START + timedelta(hours=hours))
+            await events.deliver_due()
     assert [(each["log_level"], each["event"]) for each in logs] == [
-        ("warning", "message not delivered, will be sent again"),
+        *[("warning", "message not delivered, will be sent again")] * 19,
         ("error", "message abandoned: it could not be sent for a day"),
     ]
 

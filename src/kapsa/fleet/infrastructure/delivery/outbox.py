@@ -27,6 +27,8 @@ _CLAIM = timedelta(seconds=20)
 _FIRST_DELAY = 5.0
 _LONGEST_DELAY = 600.0
 _GIVE_UP_AFTER = timedelta(days=1)
+_FEWEST_ATTEMPTS = 20
+"""A manager that was away for a day has not tried for a day."""
 _ADDRESS = re.compile(r"[^\s@<>,;\"]+@[^\s@<>,;\"]+")
 _LONGEST_ERROR = 500
 
@@ -124,13 +126,14 @@ class OutboxQueue:
     async def failed(self, message: ClaimedMessage, error: str) -> bool:
         """Record a failure. The message is due again later.
 
-        Return True if it is abandoned: a day has passed since it was written.
+        Return True if it is abandoned: a day has passed since it was written, and many attempts have failed.
         """
         delay = timedelta(seconds=min(_LONGEST_DELAY, _FIRST_DELAY * 2.0 ** min(message.attempt - 1, 10)))
         await self._change(message, due_at=NOW + delay, last_error=error[:_LONGEST_ERROR])
         expired = update(outbox).where(
             outbox.c.id == message.id,
             outbox.c.created_at <= NOW - _GIVE_UP_AFTER,
+            outbox.c.attempts >= _FEWEST_ATTEMPTS,
             outbox.c.delivered_at.is_(None),
         )
         async with self._database.transaction() as connection:
