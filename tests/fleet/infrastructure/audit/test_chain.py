@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
+import kapsa.fleet
 from kapsa.fleet.infrastructure.audit.chain import chain_key, content_hash, entry_signature
 from kapsa.fleet.infrastructure.audit.sealer import AuditSealer
 from kapsa.fleet.infrastructure.audit.trail import PostgresAuditTrail
 from kapsa.fleet.infrastructure.audit.verifier import AuditReport, verify_chain
+from kapsa.fleet.infrastructure.postgres.advisory_locks import AdvisoryLock
 from kapsa.fleet.infrastructure.postgres.database import Database
+from kapsa.fleet.infrastructure.postgres.rollouts.store import PostgresRollouts
 from kapsa.fleet.infrastructure.vault.encryption_keys import FixedKeys, KeyRing, new_key_text
 from kapsa.fleet.infrastructure.vault.local_vault import LocalVault
 from kapsa.fleet.orchestrator.ports.audit import AuditEntry
@@ -53,6 +57,25 @@ async def chained_objects(database: Database) -> list[str]:
                ORDER BY s.sequence"""
     async with database.transaction() as connection:
         return list((await connection.execute(text(query))).scalars())
+
+
+async def test_a_transaction_that_counts_deployments_does_not_keep_the_sealer_waiting(
+    database: Database,
+) -> None:
+    await record(database, 1)
+    async with database.transaction() as connection:
+        await PostgresRollouts().running(connection)
+        assert await AuditSealer(database, KEY).seal() == 1
+
+
+def test_the_numbers_of_advisory_locks_are_in_one_place() -> None:
+    package = Path(kapsa.fleet.__file__).parent
+    users = [path.name for path in sorted(package.rglob("*.py")) if "1801548659" in path.read_text()]
+    assert users == ["advisory_locks.py", "v0001_foundation.py"]
+    first_revision = next(package.rglob("v0001_foundation.py")).read_text()
+    numbers = ", ".join(map(str, AdvisoryLock.COMMIT_ORDER.key))
+    assert first_revision.count("pg_advisory_xact_lock(") == 1
+    assert f"pg_advisory_xact_lock({numbers})" in first_revision
 
 
 async def test_a_whole_chain_has_no_findings(database: Database) -> None:

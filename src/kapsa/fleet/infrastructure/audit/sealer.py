@@ -5,11 +5,12 @@ is visible. So entries become visible exactly in this order, and an entry after 
 """
 
 import structlog
-from sqlalchemy import insert, select, text
+from sqlalchemy import func, insert, select
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from kapsa.fleet.infrastructure.audit.chain import ChainEntry, link_hash
+from kapsa.fleet.infrastructure.postgres.advisory_locks import AdvisoryLock
 from kapsa.fleet.infrastructure.postgres.database import Database
 from kapsa.fleet.infrastructure.postgres.tables.foundation import audit_entry, audit_head, audit_seal
 
@@ -19,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 GENESIS = bytes(32)
 """The link before the first."""
-_LOCK = text("SELECT pg_try_advisory_xact_lock(1801548659, 2)")
+_LOCK = select(func.pg_try_advisory_xact_lock(*AdvisoryLock.AUDIT_SEALER.key))
 _BATCH = 1000
 
 chain_columns = (

@@ -7,14 +7,15 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from psycopg.errors import InsufficientPrivilege
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, func, select, text
 from sqlalchemy.exc import ProgrammingError
 
+from kapsa.fleet.infrastructure.postgres.advisory_locks import AdvisoryLock
 from kapsa.fleet.infrastructure.postgres.database import Database, DatabaseError
 
 __all__ = ["has_schema", "migrate", "newest_revision"]
 
-_LOCK = text("SELECT pg_advisory_xact_lock(1801548659, 0)")
+_LOCK = select(func.pg_advisory_xact_lock(*AdvisoryLock.MIGRATION.key))
 
 
 def newest_revision() -> str:

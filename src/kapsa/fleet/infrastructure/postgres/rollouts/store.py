@@ -22,6 +22,7 @@ from kapsa.fleet.domain.rollout.deployments import (
 )
 from kapsa.fleet.domain.rollout.plans import ClusterPlan, RolloutPlan
 from kapsa.fleet.domain.rollout.targets import RolloutTarget, TargetGoal
+from kapsa.fleet.infrastructure.postgres.advisory_locks import AdvisoryLock
 from kapsa.fleet.infrastructure.postgres.rollouts.claims import (
     claim_rows,
     end_lease,
@@ -47,9 +48,6 @@ from kapsa.fleet.orchestrator.ports.rollouts import (
 from kapsa.fleet.orchestrator.ports.vault import SealedSecret
 
 __all__ = ["PostgresRollouts"]
-
-# Any number that nothing else in the schema locks.
-SLOTS_LOCK = (1801548659, 2)
 
 
 class PostgresRollouts:
@@ -330,7 +328,7 @@ class PostgresRollouts:
 
     async def running(self, connection: AsyncConnection) -> int:
         """Count the deployments at work, one asking transaction after the other."""
-        await connection.execute(select(func.pg_advisory_xact_lock(*SLOTS_LOCK)))
+        await connection.execute(select(func.pg_advisory_xact_lock(*AdvisoryLock.DEPLOYMENT_SLOTS.key)))
         phases = [phase.value for phase in RUNNING_PHASES]
         query = select(func.count()).select_from(deployment).where(deployment.c.phase.in_(phases))
         return int((await connection.execute(query)).scalar_one())
