@@ -22,6 +22,8 @@ import msgspec
 import yaml
 
 HEADERS_THAT_MATTER = ("content-type", "warning", "retry-after", "allow", "vary")
+UNENFORCED = re.compile(r'299 - "not enforced by the embedded engine: [^"]*"(, )?')
+"""A warning that the embedded engine alone has to give."""
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 TOKEN = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+")
@@ -218,9 +220,9 @@ class Engine:
         ) as response:
             raw = await response.read()
             headers = {
-                name: "\n".join(response.headers.getall(name))
+                name: text
                 for name in HEADERS_THAT_MATTER
-                if name in response.headers
+                if (text := UNENFORCED.sub("", "\n".join(response.headers.getall(name, ()))))
             }
             return response.status, headers, _parse(raw, response.content_type)
 

@@ -13,6 +13,8 @@ _QUEUING = {"queues": 64, "handSize": 8, "queueLengthLimit": 50}
 
 
 class FlowSchemaStrategy(BuiltInStrategy):
+    unenforced = "priority and fairness limit no request"
+
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         spec["matchingPrecedence"] = spec.get("matchingPrecedence") or 1000
@@ -22,6 +24,8 @@ class FlowSchemaStrategy(BuiltInStrategy):
 
 
 class PriorityLevelStrategy(BuiltInStrategy):
+    unenforced = "priority and fairness limit no request"
+
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         for kind, shares in (("exempt", 0), ("limited", 30)):

@@ -23,6 +23,8 @@ class BuiltInStrategy(Strategy):
     """True if kube-apiserver reports immutable fields before other errors."""
     reset_by_status: tuple[str, ...] = ()
     """Fields of metadata that a status update cannot change."""
+    unenforced = ""
+    """A statement of what the embedded engine does not do with objects of this kind, for a warning."""
 
     def __init__(self, info: ResourceInfo, addresses: Addresses) -> None:
         super().__init__(info)
@@ -75,6 +77,12 @@ class BuiltInStrategy(Strategy):
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         fixed = self.immutable(obj, old)
         return [*fixed, *self.validate(obj)] if self.immutable_first else [*self.validate(obj), *fixed]
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        unchanged = old is not None and obj.get("spec") == old.get("spec")
+        if unchanged or not self.unenforced:
+            return []
+        return [f"not enforced by the embedded engine: {self.unenforced}"]
 
 
 class CheckedStrategy(BuiltInStrategy):

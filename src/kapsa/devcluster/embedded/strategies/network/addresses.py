@@ -37,6 +37,7 @@ def _ranges(ranges: list[str] | None, path: str) -> list[FieldError]:
 class ServiceCIDRStrategy(CheckedStrategy):
     """Strategy of the ranges that cluster IPs come from."""
 
+    unenforced = "Services get addresses of the default range alone"
     checks: ClassVar = {"spec": fields(cidrs=_ranges)}
 
 
@@ -52,5 +53,6 @@ def _parent(reference: Any, path: str) -> list[FieldError]:
 class IPAddressStrategy(CheckedStrategy):
     """Strategy of the records of allocated addresses."""
 
+    unenforced = "the address is not reserved, and Services have no IPAddress objects"
     checks: ClassVar = {"spec": fields(parentRef=_parent)}
     fixed = ("spec.parentRef",)

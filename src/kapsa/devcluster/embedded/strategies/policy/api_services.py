@@ -31,6 +31,8 @@ _INSECURE = "spec.insecureSkipTLSVerify"
 class APIServiceStrategy(BuiltInStrategy):
     """Strategy of the registrations of API groups."""
 
+    unenforced = "no request reaches the service, and its group is answered with 404"
+
     def default(self, obj: Object) -> None:
         service = (obj.get("spec") or {}).get("service")
         if service is not None and service.get("port") is None:
@@ -49,6 +51,9 @@ class APIServiceStrategy(BuiltInStrategy):
             errors.append(required("spec.group", detail))
         errors += _SPEC(spec, "spec")
         return errors + (_local(spec) if spec.get("service") is None else _remote(spec))
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        return super().warnings(obj, old) if obj["spec"].get("service") else []
 
 
 def _local(spec: Object) -> list[FieldError]:

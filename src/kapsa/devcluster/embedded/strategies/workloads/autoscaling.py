@@ -30,6 +30,8 @@ _DOWN: dict[str, Any] = {
 
 
 class HorizontalPodAutoscalerStrategy(BuiltInStrategy):
+    unenforced = "there are no metrics, and nothing is scaled"
+
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         if spec.get("minReplicas") is None:
