@@ -109,7 +109,7 @@ def test_no_evidence_for_too_long_stalls_and_never_fails() -> None:
 def test_a_soak_that_ends_in_an_unknown_or_failed_check_waits() -> None:
     assert run(*[H] * 10, U)[-1] is GateVerdict.WAIT
     assert run(*[H] * 10, F)[-1] is GateVerdict.WAIT
-    assert run(*[H] * 10, F, H)[-1] is GateVerdict.PASS
+    assert run(*[H] * 19, F, H)[-1] is GateVerdict.PASS  # one of twenty
 
 
 def test_too_few_healthy_checks_fail_when_the_soak_ends() -> None:
@@ -117,6 +117,30 @@ def test_too_few_healthy_checks_fail_when_the_soak_ends() -> None:
     assert run(*flapping, threshold=0.95)[-1] is GateVerdict.FAIL
     assert run(*flapping, threshold=0.5)[-1] is GateVerdict.PASS
     assert GateVerdict.FAIL not in run(*flapping, threshold=0.95)[:-1]
+
+
+@pytest.mark.parametrize("pattern", [[F, F, H], [F, H], [F, H, H, H], [F, F, U, H]], ids=str)
+def test_a_version_that_flaps_passes_no_soak_and_fails_in_the_end(pattern: list[Evidence]) -> None:
+    verdicts = run(*pattern * 10)
+    assert GateVerdict.PASS not in verdicts
+    failed_at = verdicts.index(GateVerdict.FAIL)
+    assert failed_at > SOAK / TICK
+    assert (pattern * 10)[: failed_at + 1].count(F) >= 9
+
+
+def test_a_version_that_is_sound_for_a_whole_soak_after_a_few_failed_checks_passes() -> None:
+    verdicts = run(F, F, H, H, F, *[H] * 11)
+    assert verdicts[-2:] == [GateVerdict.WAIT, GateVerdict.PASS]
+    assert set(verdicts[:-1]) == {GateVerdict.WAIT}
+
+
+def test_unknown_checks_do_not_begin_a_soak_again() -> None:
+    assert run(H, U, H, U, *[H] * 6, H)[-1] is GateVerdict.PASS
+
+
+def test_one_failed_check_in_a_long_soak_does_not_begin_it_again() -> None:
+    hour = timedelta(hours=1)
+    assert run(*[H] * 100, F, *[H] * 20, soak=hour)[-1] is GateVerdict.PASS
 
 
 def test_without_a_soak_the_first_healthy_check_passes() -> None:

@@ -16,6 +16,7 @@ __all__ = [
     "GateProgress",
     "GateVerdict",
     "accept",
+    "begin_of_soak",
     "judge_gate",
     "record_check",
     "record_unknown",
@@ -24,13 +25,19 @@ __all__ = [
 _ACCEPTABLE = frozenset({NO_RECONCILIATION})
 FAILED_CHECKS_LIMIT = 3
 """Failed checks in a row that cause a rollback."""
+FLAPPING_LIMIT = 9
+"""Failed checks in all, with healthy ones in between, from which on a soak is not extended any more."""
+SOUND_SHARE = 0.95
+"""The share of healthy checks below which a soak without a threshold of its own begins again."""
 
 
 class GateProgress(msgspec.Struct, frozen=True, rename="camel"):
     """The checks of a new revision so far."""
 
     healthy_since: datetime | None = None
-    """The first healthy check of the new revision: the soak counts from here."""
+    """The first healthy check of the new revision: the soak counts from here, unless too many checks fail."""
+    sound_since: datetime | None = None
+    """The first healthy check since the last failed one."""
     failed_in_a_row: int = 0
     """Failed checks since the last healthy one. An unknown one neither counts nor clears."""
     healthy_checks: int = 0
@@ -100,6 +107,7 @@ def _healthy(progress: GateProgress, now: datetime) -> GateProgress:
     return msgspec.structs.replace(
         progress,
         healthy_since=progress.healthy_since or now,
+        sound_since=progress.sound_since or now,
         failed_in_a_row=0,
         healthy_checks=progress.healthy_checks + 1,
         last=Evidence.HEALTHY,
@@ -112,6 +120,7 @@ def _healthy(progress: GateProgress, now: datetime) -> GateProgress:
 def _failing(progress: GateProgress, reason: str, message: str, *, conclusive: bool) -> GateProgress:
     return msgspec.structs.replace(
         progress,
+        sound_since=None,
         failed_in_a_row=progress.failed_in_a_row + 1,
         failed_checks=progress.failed_checks + 1,
         conclusive=progress.conclusive or conclusive,
@@ -127,14 +136,28 @@ def judge_gate(
 ) -> GateVerdict:
     """Return the decision of a gate after the checks so far.
 
-    `patience` bounds the time without evidence. The share of healthy checks is judged once the soak is over.
+    `patience` bounds the time without evidence. The share of healthy checks is judged once the soak is over. Without
+    a threshold, a version that flaps has to be sound for a whole soak, and fails if that does not come about.
     """
     if progress.conclusive or progress.failed_in_a_row >= FAILED_CHECKS_LIMIT:
         return GateVerdict.FAIL
     if progress.last is not Evidence.HEALTHY or progress.healthy_since is None:
         unknown = progress.unknown_since
         return GateVerdict.STALL if unknown is not None and now - unknown >= patience else GateVerdict.WAIT
-    if now - progress.healthy_since < soak:
-        return GateVerdict.WAIT
-    share = progress.healthy_checks / (progress.healthy_checks + progress.failed_checks)
-    return GateVerdict.PASS if share >= success_threshold else GateVerdict.FAIL
+    begin = begin_of_soak(progress, success_threshold)
+    if begin is None or now - begin < soak:
+        flaps = begin != progress.healthy_since and progress.failed_checks >= FLAPPING_LIMIT
+        over = now - progress.healthy_since >= soak
+        return GateVerdict.FAIL if flaps and over else GateVerdict.WAIT
+    return GateVerdict.PASS if _share(progress) >= success_threshold else GateVerdict.FAIL
+
+
+def begin_of_soak(progress: GateProgress, success_threshold: float) -> datetime | None:
+    """Return the check from which the soak counts; None if it has not begun, or begins again."""
+    if progress.healthy_since is None or success_threshold or _share(progress) >= SOUND_SHARE:
+        return progress.healthy_since
+    return progress.sound_since
+
+
+def _share(progress: GateProgress) -> float:
+    return progress.healthy_checks / (progress.healthy_checks + progress.failed_checks)

@@ -115,7 +115,7 @@ class RolloutStage(msgspec.Struct, frozen=True, rename="camel"):
     """The time for which every cluster of the stage must be healthy."""
     pause_before: timedelta = timedelta()
     success_threshold: float = 0.0
-    """The share of healthy checks that the gate asks for. 0: only failed checks in a row count."""
+    """The share of healthy checks that the gate asks for. 0: the soak begins again if too many fail."""
     check_health: bool = True
 
 

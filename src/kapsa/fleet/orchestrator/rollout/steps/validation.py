@@ -11,6 +11,7 @@ from kapsa.fleet.domain.health import (
     GateProgress,
     GateVerdict,
     OperatorHealth,
+    begin_of_soak,
     judge_gate,
     record_check,
     record_unknown,
@@ -29,13 +30,14 @@ async def validate(turn: ClusterTurn, services: ClusterServices) -> RolloutTarge
     changes = _gap(turn, progress)
     stage = turn.stage
     soak = stage.soak if stage else timedelta()
-    verdict = _verdict(turn, progress, soak, stage.success_threshold if stage else 0.0)
+    threshold = stage.success_threshold if stage else 0.0
+    verdict = _verdict(turn, progress, soak, threshold)
     if verdict is GateVerdict.PASS:
         if turn.target.blue_green:
             changes["retire_at"] = turn.now + turn.strategy.retention
         next_check = turn.now + turn.settings.check_interval
         return turn.advance(TargetStep.WATCH, progress=progress, next_run_at=next_check, **changes)
-    return _continued(turn, progress, verdict, soak, **changes)
+    return _continued(turn, progress, verdict, begin_of_soak(progress, threshold), soak, **changes)
 
 
 async def watch(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:
@@ -64,7 +66,7 @@ async def validate_idle(turn: ClusterTurn, services: ClusterServices) -> Rollout
     verdict = _verdict(turn, progress, soak, 0.0)
     if verdict is GateVerdict.PASS:
         return turn.advance(TargetStep.AWAIT_SWITCH, progress=GateProgress())
-    return _continued(turn, progress, verdict, soak)
+    return _continued(turn, progress, verdict, begin_of_soak(progress, 0.0), soak)
 
 
 async def validate_reverted(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget:
@@ -86,7 +88,7 @@ async def validate_reverted(turn: ClusterTurn, services: ClusterServices) -> Rol
         case GateVerdict.PASS:
             return turn.end(TargetStep.ROLLED_BACK, target.reason, target.message)
         case GateVerdict.WAIT:
-            return _continued(turn, progress, verdict, timedelta())
+            return _continued(turn, progress, verdict, None, timedelta())
         case GateVerdict.STALL:
             message = (
                 f"the earlier version could not be checked after the rollback: {progress.message}. "
@@ -136,7 +138,12 @@ def _verdict(turn: ClusterTurn, progress: GateProgress, soak: timedelta, thresho
 
 
 def _continued(
-    turn: ClusterTurn, progress: GateProgress, verdict: GateVerdict, soak: timedelta, **changes: Any
+    turn: ClusterTurn,
+    progress: GateProgress,
+    verdict: GateVerdict,
+    begin: datetime | None,
+    soak: timedelta,
+    **changes: Any,
 ) -> RolloutTarget:
     """Return the target after a check that did not pass the gate."""
     if verdict is GateVerdict.FAIL:
@@ -145,7 +152,7 @@ def _continued(
         stalled = turn.stall(progress.reason, f"no evidence of health: {progress.message}")
         return msgspec.structs.replace(stalled, progress=progress)
     next_check = turn.now + turn.settings.check_interval
-    soaked_at = _soaked_at(progress, soak)
+    soaked_at = None if begin is None else begin + soak
     if soaked_at is not None and turn.now < soaked_at < next_check:
         next_check = soaked_at
     soaks = progress.last is Evidence.HEALTHY and soaked_at is not None and soaked_at > turn.now
@@ -155,10 +162,6 @@ def _continued(
     if not soaks and progress.unknown_since is not None:
         deadline = progress.unknown_since + turn.settings.patience
     return turn.later(next_check, waits_for, deadline=deadline, progress=progress, **changes)
-
-
-def _soaked_at(progress: GateProgress, soak: timedelta) -> datetime | None:
-    return None if progress.healthy_since is None else progress.healthy_since + soak
 
 
 def _failed(turn: ClusterTurn, progress: GateProgress) -> RolloutTarget:
