@@ -188,6 +188,8 @@ async def test_a_manager_that_is_killed_in_any_transition_is_replaced_by_the_oth
             return difference(expected, await running.outcome(deployment, before))
 
         points = transitions(await running.steps(undisturbed))
+        # Both tables, or the words of the history are not those that are looked for.
+        assert {point.table for point in points} == {"deployment", "deployment_cluster"}, points
         kind = f"kills of a manager process in a transition ({behaviour})"
         chosen = Sample(3, seed=sample.seed) if sample else None
         report = await run_points(points, difference_at, kind=kind, sample=chosen)

@@ -112,6 +112,7 @@ async def test_a_kill_at_any_write_of_helm_ends_like_the_undisturbed_run(
     kind = f"kills of a manager and its Helm ({name})"
     report = await run_points(points(writes, scenario), difference_at, kind=kind, sample=chosen)
     record_property("sweep", str(report))
+    assert report.points == (scenario.sampled if chosen else report.total) > 0, "a sweep without its points"
     assert not report.failures, str(report)
 
 

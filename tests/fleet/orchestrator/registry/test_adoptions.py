@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kapsa.adapters.process.tools import find_tool
-from kapsa.devcluster import DevCluster
+from kapsa.devcluster import DevCluster, FaultPlan
 from kapsa.fleet.domain.errors import InvalidInput, NotAllowed, StateConflict, UnknownObject
 from kapsa.fleet.domain.principals import Principal, Role
 from kapsa.fleet.domain.registry.clusters import ClusterEnvironment
@@ -100,6 +100,22 @@ async def test_a_release_of_helm_is_in_the_inventory_and_adopted_without_a_chang
         await registry.operators.delete(ADMIN, "widget")
     await registry.clusters.delete(ADMIN, "dev-1")
     await registry.operators.delete(ADMIN, "widget")
+
+
+async def test_an_adoption_writes_to_no_object_of_the_cluster(registry: Registry, tmp_path: Path) -> None:
+    requests = FaultPlan()
+    archive = operator_chart("1.0.0")
+    async with DevCluster(tls=True, faults=requests) as cluster:
+        await install(cluster, tmp_path, archive)
+        await register(registry, Path(cluster.kubeconfig).read_text(), archive)
+        begin = len(requests.records)
+        for dry_run in (True, False):
+            await registry.clusters.adopt(ADMIN, "dev-1", AdoptRelease("widget", dry_run=dry_run))
+        seen = requests.records[begin:]
+        assert any(record.resource == "secrets" for record in seen), "the release was read"
+        assert [record for record in seen if record.is_write] == []
+        await registry.clusters.delete(ADMIN, "dev-1")
+        assert [record for record in requests.records if record.verb == "delete"], "other writes are recorded"
 
 
 async def test_a_release_of_another_chart_or_version_is_not_adopted(

@@ -338,7 +338,7 @@ def _ended(error: ExternalError, session: GateSession) -> Exception:
         return ClusterUnreachable(session.unreachable)
     if isinstance(error, TimedOut):
         return HelmFailed(f"{error}: the run was ended, and its revision is pending")
-    if error.retryable:  # the machine is short of processes or files, which is no fault of the version
+    if error.retryable:  # the machine is short of processes or files, not the version at fault
         return HelmInterrupted(f"{error}: it is tried again")
     return HelmFailed(str(error))
 

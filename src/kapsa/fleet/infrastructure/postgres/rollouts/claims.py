@@ -72,7 +72,7 @@ async def _claim(
     keys = _KEYS[table]
     seen = tuple_(*(table.c[key] for key in (*keys, "fence", "lease_until")))
     free = [
-        tuple(filter(None, (each.deployment_id, each.cluster_id))) + (each.fence, each.until)
+        (*filter(None, (each.deployment_id, each.cluster_id)), each.fence, each.until)
         for each in lapsed
         if (each.cluster_id is None) is (table is deployment)
     ]
