@@ -135,6 +135,7 @@ def retry(
         message="",
         waits_for="",
         deadline=None,
+        queued_since=None,
         finished_at=None,
     )
     reset = tuple(_reattempted(target, attempt) for target in targets)

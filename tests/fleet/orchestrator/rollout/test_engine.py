@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from sqlalchemy import text
 
 from kapsa.fleet.domain.errors import StateConflict
 from kapsa.fleet.domain.health import CheckKind, Evidence, HealthCheck
@@ -258,6 +259,53 @@ async def test_deployments_beyond_the_limit_wait_for_their_turn_and_say_so(datab
     await fleet.run(engine)
     for each in (first, second):
         assert (await fleet.deployment(each.id)).phase is DeploymentPhase.COMPLETED
+
+
+async def test_a_deployment_that_gets_no_turn_in_time_fails_and_says_what_was_in_its_way(
+    database: Database,
+) -> None:
+    fleet = await started(database, "dev-1", "dev-2")
+    slow = dict.fromkeys(("retry_interval", "check_interval"), timedelta(minutes=15))
+    small = {"max_concurrent_deployments": 1, "queue_patience": timedelta(hours=3), **slow}
+    first = await fleet.create(CANARY, targets=fleet_selector("dev-1"))
+    await fleet.settle(fleet.replica("one", **small))
+    await fleet.deployments.pause(DEPLOYER, first.id)
+    second = await fleet.create(CANARY, targets=fleet_selector("dev-2"))
+    began, cause = fleet.now, "one of the 1 deployments at work to end"
+    for hours in (1, 1):
+        await fleet.pass_time(timedelta(hours=hours), fleet.replica("next", **small))
+        waiting = await fleet.deployment(second.id)
+        assert (waiting.phase, waiting.waits_for) == (DeploymentPhase.PLANNING, cause)
+        assert waiting.deadline == began + timedelta(hours=3)
+    await fleet.pass_time(timedelta(hours=1), fleet.replica("last", **small))
+    failed = await fleet.deployment(second.id)
+    assert (failed.phase, failed.finished_at) == (DeploymentPhase.FAILED, began + timedelta(hours=3))
+    assert failed.message == f"NoTurn: waited 3 hours for {cause}. Retry the deployment to wait again"
+    assert (failed.waits_for, failed.deadline) == ("", None)
+    assert fleet.clusters["dev-2"].completed == []
+
+    await fleet.deployments.retry(DEPLOYER, second.id)
+    await fleet.settle(fleet.replica("retry", **small))
+    again = await fleet.deployment(second.id)
+    assert (again.phase, again.deadline) == (DeploymentPhase.PLANNING, fleet.now + timedelta(hours=3))
+    await fleet.deployments.abort(DEPLOYER, first.id)
+    await fleet.run()
+    assert (await fleet.deployment(second.id)).phase is DeploymentPhase.COMPLETED
+
+
+async def test_the_wait_for_a_rollback_of_the_operator_has_a_deadline(database: Database) -> None:
+    fleet = await started(database, "dev-1", "dev-2")
+    queued = await fleet.create(CANARY, targets=fleet_selector("dev-2"), version="3.0.0")
+    bad = await fleet.create(CANARY, targets=fleet_selector("dev-1"))
+    async with database.transaction() as connection:
+        await connection.execute(
+            text("UPDATE fleet.deployment SET phase = 'RollingBack', next_run_at = NULL WHERE id = :i"),
+            {"i": bad.id},
+        )
+    await fleet.settle()
+    waiting = await fleet.deployment(queued.id)
+    assert waiting.waits_for == "a rollback of cert-manager to end"
+    assert waiting.deadline == fleet.now + timedelta(days=1)
 
 
 async def test_only_the_planned_bytes_are_applied(database: Database) -> None:

@@ -147,6 +147,8 @@ class VersionDeployment(msgspec.Struct, frozen=True, rename="camel"):
     """One clause: what the deployment waits for. Empty when it is at work or finished."""
     deadline: datetime | None = None
     """The end of the present wait: it is over then, or gives up."""
+    queued_since: datetime | None = None
+    """The start of the present wait for its turn: for other deployments to end. None in any other wait."""
     message: str = ""
     """The cause if the deployment is paused, failed or rolled back."""
     force_reason: str = ""

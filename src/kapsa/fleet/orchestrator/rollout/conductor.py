@@ -97,11 +97,10 @@ class RolloutConductor:
                 return await self._await_approval(connection, deployment)
             if deployment.phase is not DeploymentPhase.PLANNING:
                 return await self._steer(connection, deployment)
-            wait = await self._plans.wait_before(connection, deployment)
-            if wait is not None:
-                soon = self._soon(await self._store.now(connection))
-                await self._store.save(connection, wait, next_run_at=soon, release=True)
-                return None
+            now = await self._store.now(connection)
+            queued = await self._plans.wait_before(connection, deployment, now)
+            if queued is not None:
+                return await self._finish(connection, deployment, *queued)
             needed = await gather(connection, self._store, self._registry, deployment)
         return await self._plan(claim, deployment, needed)
 
@@ -144,11 +143,12 @@ class RolloutConductor:
     async def _wait(
         self, connection: Connection, deployment: VersionDeployment, message: str, now: datetime
     ) -> _Change:
-        deadline = deployment.deadline if deployment.waits_for else None
+        waited = deployment.waits_for and deployment.queued_since is None
+        deadline = deployment.deadline if waited else None
         deadline = deadline or now + self._settings.offline_patience
         if now >= deadline:
             return await self._fail(connection, deployment, f"no plan could be made: {message}", now)
-        waiting = msgspec.structs.replace(deployment, waits_for=message, deadline=deadline)
+        waiting = msgspec.structs.replace(deployment, waits_for=message, deadline=deadline, queued_since=None)
         return await self._finish(connection, deployment, waiting, min(self._soon(now), deadline))
 
     async def _await_approval(self, connection: Connection, deployment: VersionDeployment) -> _Change:
@@ -201,6 +201,7 @@ class RolloutConductor:
             message=message,
             waits_for="",
             deadline=None,
+            queued_since=None,
             finished_at=now,
         )
         return await self._finish(connection, deployment, after, None)

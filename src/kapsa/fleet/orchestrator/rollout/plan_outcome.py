@@ -1,7 +1,7 @@
 """The outcome of a plan: it fails, waits for approval, waits for a slot, or begins."""
 
 import uuid
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -19,6 +19,8 @@ from kapsa.fleet.orchestrator.rollout.settings import EngineSettings
 __all__ = ["PlanDesk", "SealedPlan"]
 
 PROBLEMS_SHOWN = 5
+_NO_TURN = "NoTurn"
+"""The reason of a deployment that waited too long for other deployments to end."""
 
 
 class SealedPlan(msgspec.Struct, frozen=True):
@@ -40,15 +42,30 @@ class PlanDesk:
         self._settings = settings
 
     async def wait_before(
-        self, connection: Connection, deployment: VersionDeployment
-    ) -> VersionDeployment | None:
-        """Return the deployment with a wait if it could not begin now anyway; None if a plan is to be made."""
+        self, connection: Connection, deployment: VersionDeployment, now: datetime
+    ) -> tuple[VersionDeployment, datetime | None] | None:
+        """Return the deployment in its queue if it could not begin now anyway; None if a plan is to be made."""
         if not deployment.plan_digest:
             return None
         waits_for = await self._blocked(connection, deployment)
-        if not waits_for:
-            return None
-        return msgspec.structs.replace(deployment, waits_for=waits_for, deadline=None)
+        return await self._queue(connection, deployment, waits_for, now) if waits_for else None
+
+    async def _queue(
+        self, connection: Connection, deployment: VersionDeployment, waits_for: str, now: datetime
+    ) -> tuple[VersionDeployment, datetime | None]:
+        """Return the deployment while it waits for its turn, or as it fails, and when to look at it again."""
+        since = deployment.queued_since or now
+        deadline = since + self._settings.queue_patience
+        if now >= deadline:
+            hours = self._settings.queue_patience / timedelta(hours=1)
+            message = (
+                f"{_NO_TURN}: waited {hours:g} hours for {waits_for}. Retry the deployment to wait again"
+            )
+            return await self._fail(connection, deployment, message, now)
+        queued = msgspec.structs.replace(
+            deployment, waits_for=waits_for, deadline=deadline, queued_since=since
+        )
+        return queued, min(now + self._settings.retry_interval, deadline)
 
     async def _blocked(self, connection: Connection, deployment: VersionDeployment) -> str:
         limit = self._settings.max_concurrent_deployments
@@ -84,23 +101,33 @@ class PlanDesk:
                 phase=DeploymentPhase.AWAITING_APPROVAL,
                 waits_for=f"approval of {', '.join(names)}",
                 deadline=deadline,
+                queued_since=None,
             )
             return after, deadline
         waits_for = await self._blocked(connection, deployment)
         if waits_for:
-            soon = now + self._settings.retry_interval
-            return msgspec.structs.replace(deployment, waits_for=waits_for), soon
+            return await self._queue(connection, deployment, waits_for, now)
         return await self._begin(connection, deployment, plan, now), now
 
     async def _refuse(
         self, connection: Connection, deployment: VersionDeployment, plan: RolloutPlan, now: datetime
     ) -> tuple[VersionDeployment, None]:
-        await self._desk.void(connection, deployment.id, now)
         more = len(plan.problems) - PROBLEMS_SHOWN
         shown = "; ".join(plan.problems[:PROBLEMS_SHOWN]) + (f"; and {more} more" if more > 0 else "")
-        message = f"the plan cannot be carried out: {shown}"
+        return await self._fail(connection, deployment, f"the plan cannot be carried out: {shown}", now)
+
+    async def _fail(
+        self, connection: Connection, deployment: VersionDeployment, message: str, now: datetime
+    ) -> tuple[VersionDeployment, None]:
+        await self._desk.void(connection, deployment.id, now)
         failed = msgspec.structs.replace(
-            deployment, phase=DeploymentPhase.FAILED, message=message, finished_at=now
+            deployment,
+            phase=DeploymentPhase.FAILED,
+            message=message,
+            waits_for="",
+            deadline=None,
+            queued_since=None,
+            finished_at=now,
         )
         return failed, None
 
@@ -128,6 +155,7 @@ class PlanDesk:
         return msgspec.structs.replace(
             deployment,
             phase=DeploymentPhase.DEPLOYING,
+            queued_since=None,
             stages=plan.stages,
             started_at=now,
             message="",

@@ -29,6 +29,8 @@ class EngineSettings(msgspec.Struct, frozen=True):
     """The longest wait for a cluster that was changed; then the deployment pauses."""
     offline_patience: timedelta = timedelta(hours=1)
     """The longest wait for a cluster that was offline when its turn came; then it is skipped."""
+    queue_patience: timedelta = timedelta(days=1)
+    """The longest wait of a planned deployment for its turn; then it has failed."""
     rollback_patience: timedelta = timedelta(minutes=30)
     """The longest wait in a rollback; then it has failed."""
     hand_over_patience: timedelta = timedelta(minutes=5)
