@@ -80,6 +80,8 @@ class RenderRequest(msgspec.Struct, frozen=True, kw_only=True):
     image: str | None = None
     """The image by digest, if the operator resolved one."""
     host: str | None = None
+    issuer: tuple[str, str] | None = None
+    """The kind and name of the issuer that the DomainPool grants."""
     env_from: Sequence[dict[str, Any]] = ()
     """Secrets and ConfigMaps whose keys become environment variables."""
     pull_secrets: Sequence[str] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from kapsa.environments.render.filter import (
@@ -428,6 +429,42 @@ def test_annotations_about_the_environment_alone_are_allowed(key: str, value: st
     manifest = ingress({"host": HOST})
     manifest["metadata"]["annotations"] = {key: value}
     assert filter_objects([manifest], RULES)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("cert-manager.io/cluster-issuer", "vault"),
+        ("cert-manager.io/issuer", "letsencrypt"),
+        ("cert-manager.io/issuer-kind", "VaultIssuer"),
+        ("cert-manager.io/common-name", "www.example.com"),
+        ("cert-manager.io/alt-names", "www.example.com"),
+        ("cert-manager.io/uri-sans", "spiffe://cluster.local/ns/bank/sa/app"),
+        ("acme.cert-manager.io/http01-ingress-class", "internal"),
+        ("kubernetes.io/tls-acme", "true"),
+    ],
+)
+@pytest.mark.parametrize("issuer", [("ClusterIssuer", "letsencrypt"), None])
+def test_only_the_issuer_of_the_pool_makes_a_certificate(
+    key: str, value: str, issuer: tuple[str, str] | None
+) -> None:
+    manifest = ingress({"host": HOST})
+    manifest["metadata"]["annotations"] = {key: value}
+    rules = msgspec.structs.replace(RULES, issuer=issuer)
+    (refusal,) = refusals(manifest, rules=rules)
+    assert f"annotation {key} is not allowed" in refusal
+    assert ("cert-manager.io/cluster-issuer: letsencrypt" in refusal) == (issuer is not None)
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [("cert-manager.io/cluster-issuer", "ClusterIssuer"), ("cert-manager.io/issuer", "Issuer")],
+)
+def test_a_repository_may_name_the_issuer_of_the_pool(key: str, kind: str) -> None:
+    manifest = ingress({"host": HOST})
+    manifest["metadata"]["annotations"] = {key: "letsencrypt"}
+    rules = msgspec.structs.replace(RULES, issuer=(kind, "letsencrypt"))
+    assert filter_objects([manifest], rules)
 
 
 # -- amounts ------------------------------------------------------------------------------------------------------

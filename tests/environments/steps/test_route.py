@@ -210,6 +210,7 @@ async def test_tls_waits_for_the_certificate_and_reports_its_condition(tenant: T
     await tenant.reaches("one", "TLSReady", "False", "CertificatePending")
     ingress = await tenant.client.get(INGRESS, "kapsa", namespace=tenant.namespace_of("one"))
     assert ingress["metadata"]["annotations"]["cert-manager.io/cluster-issuer"] == "letsencrypt"
+    assert tenant.systems.renderer.requests[-1].issuer == ("ClusterIssuer", "letsencrypt")
     assert ingress["spec"]["tls"] == [{"hosts": [HOST], "secretName": "kapsa-tls"}]
     await make_certificate(tenant, "kapsa-tls", "False")
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from kapsa.adapters.errors import Refused
-from kapsa.environments.hosts.routing_rules import annotation_refusal, path_refusal
+from kapsa.environments.hosts.routing_rules import annotation_refusal, issuer_annotation, path_refusal
 from kapsa.environments.resources.environment import EnvironmentIngress
 
 __all__ = [
@@ -16,7 +16,6 @@ __all__ = [
     "GATEWAY",
     "HTTP_ROUTE",
     "INGRESS",
-    "ISSUER_ANNOTATIONS",
     "HostRoute",
     "check_ingress",
 ]
@@ -25,8 +24,6 @@ INGRESS = "networking.k8s.io/v1/Ingress"
 HTTP_ROUTE = "gateway.networking.k8s.io/v1/HTTPRoute"
 GATEWAY = "gateway.networking.k8s.io/v1/Gateway"
 CERTIFICATE = "cert-manager.io/v1/Certificate"
-ISSUER_ANNOTATIONS = ("cert-manager.io/cluster-issuer", "cert-manager.io/issuer")
-"""The annotations that make cert-manager maintain a Certificate for an Ingress."""
 
 _OURS = ("cert-manager.io/", "acme.cert-manager.io/", "catalyst.dev/", "kubernetes.io/", "applyset.")
 """Prefixes of annotations that only the operator sets."""
@@ -77,19 +74,13 @@ class HostRoute(msgspec.Struct, frozen=True, kw_only=True):
             spec["tls"] = [
                 {"hosts": [self.host], **({"secretName": self.tls_secret} if self.tls_secret else {})}
             ]
+        issuer = issuer_annotation(self.issuer if self.tls else None)
         return {
             "apiVersion": "networking.k8s.io/v1",
             "kind": "Ingress",
-            "metadata": {"name": self.name, "annotations": {**self.annotations, **self._issuer_annotation()}},
+            "metadata": {"name": self.name, "annotations": {**self.annotations, **issuer}},
             "spec": spec,
         }
-
-    def _issuer_annotation(self) -> dict[str, str]:
-        if not self.tls or self.issuer is None:
-            return {}
-        kind, name = self.issuer
-        of_cluster, of_namespace = ISSUER_ANNOTATIONS
-        return {of_cluster if kind == "ClusterIssuer" else of_namespace: name}
 
     def _http_route(self) -> dict[str, Any]:
         namespace, _, gateway = self.gateway.partition("/")

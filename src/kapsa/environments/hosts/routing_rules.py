@@ -8,8 +8,17 @@ from typing import Any
 
 from kapsa.environments.hosts.traefik_annotations import is_of_traefik, traefik_refusal
 
-__all__ = ["annotation_refusal", "path_refusal", "routing_refusals"]
+__all__ = [
+    "ISSUER_ANNOTATIONS",
+    "annotation_refusal",
+    "issuer_annotation",
+    "path_refusal",
+    "routing_refusals",
+]
 
+ISSUER_ANNOTATIONS = ("cert-manager.io/cluster-issuer", "cert-manager.io/issuer")
+"""The annotations that make cert-manager maintain a Certificate for an Ingress."""
+_OF_CERT_MANAGER = re.compile(r"(.+\.)?cert-manager\.io/.*|kubernetes\.io/tls-acme", re.I | re.S)
 _CONFIGURES_ALL = re.compile(
     r"snippet|server-alias|modsecurity|lua-|^config-|auth-url|auth-signin|auth-tls-match-cn|custom-headers|^mirror-|^actions\."
 )
@@ -28,8 +37,29 @@ _NAMES_HOSTS = (
 _ELSEWHERE = re.compile(r"external-dns\.alpha\.kubernetes\.io/(target|endpoints-type|controller)")
 
 
-def annotation_refusal(key: str, value: str, *, hosts: Collection[str] = (), namespace: str = "") -> str:
-    """Return the reason to refuse an annotation of a routing object; empty if it is allowed."""
+def issuer_annotation(issuer: tuple[str, str] | None) -> dict[str, str]:
+    """Return the annotation of an Ingress whose certificate comes from this issuer, by its kind and name."""
+    if issuer is None:
+        return {}
+    kind, name = issuer
+    of_cluster, of_namespace = ISSUER_ANNOTATIONS
+    return {of_cluster if kind == "ClusterIssuer" else of_namespace: name}
+
+
+def annotation_refusal(
+    key: str,
+    value: str,
+    *,
+    hosts: Collection[str] = (),
+    namespace: str = "",
+    issuer: tuple[str, str] | None = None,
+) -> str:
+    """Return the reason to refuse an annotation of a routing object; empty if it is allowed.
+
+    `issuer` is the one that the DomainPool grants, by its kind and name.
+    """
+    if _OF_CERT_MANAGER.fullmatch(key):
+        return _certificate_refusal(key, value, issuer)
     if is_of_traefik(key):
         return traefik_refusal(key, value)
     name = key.rpartition("/")[2].lower()
@@ -47,6 +77,14 @@ def annotation_refusal(key: str, value: str, *, hosts: Collection[str] = (), nam
     return ""
 
 
+def _certificate_refusal(key: str, value: str, issuer: tuple[str, str] | None) -> str:
+    granted = issuer_annotation(issuer)
+    if granted.get(key) == value:
+        return ""
+    allowed = "".join(f"; the DomainPool grants only {name}: {text}" for name, text in granted.items())
+    return f"annotation {key} is not allowed: it could issue certificates in the name of others{allowed}"
+
+
 def path_refusal(path: str, *, pattern: bool = False) -> str:
     """Return the reason to refuse a path of a route; empty if it is allowed.
 
@@ -60,8 +98,14 @@ def path_refusal(path: str, *, pattern: bool = False) -> str:
     )
 
 
-def routing_refusals(manifest: Mapping[str, Any], *, hosts: Collection[str], namespace: str) -> Iterator[str]:
-    """Yield the reasons to refuse a routing object."""
+def routing_refusals(
+    manifest: Mapping[str, Any],
+    *,
+    hosts: Collection[str],
+    namespace: str,
+    issuer: tuple[str, str] | None = None,
+) -> Iterator[str]:
+    """Yield the reasons to refuse a routing object, for the hosts and the issuer that its DomainPool grants."""
     kind = manifest.get("kind")
     spec = manifest.get("spec")
     spec = spec if isinstance(spec, dict) else {}
@@ -72,7 +116,10 @@ def routing_refusals(manifest: Mapping[str, Any], *, hosts: Collection[str], nam
     if kind in ("Ingress", "Service"):
         annotations = manifest["metadata"].get("annotations")
         for key, value in annotations.items() if isinstance(annotations, dict) else ():
-            if refusal := annotation_refusal(str(key), str(value), hosts=hosts, namespace=namespace):
+            refusal = annotation_refusal(
+                str(key), str(value), hosts=hosts, namespace=namespace, issuer=issuer
+            )
+            if refusal:
                 yield refusal
 
 

@@ -90,6 +90,7 @@ class EnvironmentRenderer:
         return FilterRules(
             namespace=request.namespace,
             hosts=(request.host,) if request.host else (),
+            issuer=request.issuer,
             pod_security=self._settings.pod_security,
             pull_secrets=request.pull_secrets,
             scheduling=SchedulingRules(

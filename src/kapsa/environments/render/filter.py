@@ -73,6 +73,8 @@ class FilterRules(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     hosts: Collection[str] = ()
     """Hosts that are allocated to the environment."""
+    issuer: tuple[str, str] | None = None
+    """The kind and name of the cert-manager issuer that the objects may use."""
     pod_security: Level = "baseline"
     kinds: Sequence[str] = ALLOWED_KINDS
     pull_secrets: Collection[str] = ()
@@ -151,7 +153,7 @@ def _problems(manifest: Manifest, rules: FilterRules) -> Iterator[str]:
     yield from _kind_problems(manifest)
     if manifest["kind"] == "Secret" and name in rules.pull_secrets:
         yield "its name is reserved for the Secret for pulling images"
-    yield from routing_refusals(manifest, hosts=rules.hosts, namespace=rules.namespace)
+    yield from routing_refusals(manifest, hosts=rules.hosts, namespace=rules.namespace, issuer=rules.issuer)
     if (spec := pod_spec(manifest)) is not None:
         yield from _pod_problems(spec, rules)
         yield from pod_violations(spec, pod_metadata(manifest), rules.pod_security)

@@ -51,6 +51,7 @@ class RenderStep:
             credentials=await self._access.credentials(visit.ctx, visit.project),
             image=visit.image,
             host=visit.host,
+            issuer=visit.issuer,
             env_from=env_from(visit),
             pull_secret=pull_secret_name(visit),
             pull_secrets=pull_secret_names(visit.ctx.list(Registry, namespace="")),

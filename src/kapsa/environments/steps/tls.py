@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from kapsa.adapters.manifests.health import object_health
-from kapsa.environments.hosts.routes import CERTIFICATE, INGRESS, ISSUER_ANNOTATIONS
+from kapsa.environments.hosts.routes import CERTIFICATE, INGRESS
+from kapsa.environments.hosts.routing_rules import ISSUER_ANNOTATIONS
 from kapsa.environments.namespace_objects.copies import SECRET
 from kapsa.environments.namespace_objects.reserved_names import ROUTE
 from kapsa.environments.resources.environment import Phase
