@@ -48,6 +48,14 @@ def test_prefixes_count_from_the_path_of_the_endpoint() -> None:
     assert registry_refusal(gitlab, SHOP, ImageReference("registry.gitlab.com", "shop/app"))
 
 
+def test_the_prefix_of_every_repository_stays_below_the_path_of_the_endpoint() -> None:
+    gitlab = registry("https://registry.gitlab.com/company", repositories=[{"prefixes": ["*"]}])
+    assert not registry_refusal(gitlab, SHOP, ImageReference("registry.gitlab.com", "company/any/app"))
+    assert registry_refusal(gitlab, SHOP, ImageReference("registry.gitlab.com", "rival/app"))
+    assert registry_refusal(gitlab, SHOP, ImageReference("registry.gitlab.com", "company-two/app"))
+    assert image_refusal([gitlab], SHOP, "registry.gitlab.com/rival/app:1")
+
+
 @pytest.mark.parametrize(
     ("image", "allowed"),
     [

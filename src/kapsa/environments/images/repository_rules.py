@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 ANY = "*"
-"""The prefix of every repository."""
+"""The prefix of every repository below the path of the endpoint."""
 _NAMESPACE = "{namespace}"
 _OWN = (RepositoryGrant(prefixes=(_NAMESPACE,)),)
 _PUBLIC_ON_HUB = "library/"
@@ -140,8 +140,10 @@ def _prefixes(registry: Registry, team: TeamNamespace) -> list[str]:
 def _covers(prefix: str, image: ImageReference, registry: Registry) -> bool:
     """Return whether a repository is the prefix or below it, from the path of the Registry's endpoint on."""
     base = split_endpoint(registry.spec.endpoint)[1]
-    path = f"{base}/{prefix}".strip("/")
-    return prefix == ANY or image.path == path or image.path.startswith(f"{path}/")
+    if prefix == ANY and not base:
+        return True
+    path = base if prefix == ANY else f"{base}/{prefix}".strip("/")
+    return image.path == path or image.path.startswith(f"{path}/")
 
 
 def _host(registry: str) -> str:
