@@ -5,14 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from kapsa.adapters.errors import Refused
 from kapsa.adapters.git.repositories import Repositories
 from kapsa.adapters.http.client import GuardedHttpClient
 from kapsa.adapters.testing.git_server import GitRepository
+from kapsa.environments.installation import installation
 from kapsa.environments.operator import ExternalSystems, make_operator
+from kapsa.environments.render.renderer import PROCESS_MEMORY, PROCESSES
 from kapsa.environments.settings import Settings
+from kapsa.runtime import Quantity
 from tests.environments.sandbox import Sandbox
+
+ROOT = Path(__file__).parents[2]
 
 
 def settings(directory: Path) -> Settings:
@@ -49,3 +55,12 @@ async def test_checkouts_are_removed_when_the_operator_ends(
     await sandbox.harness.stop()
     assert not any((tmp_path / "checkouts").iterdir())
     assert any((tmp_path / "repositories").iterdir()), "they are kept for the next time"
+
+
+def test_the_memory_of_a_pod_suffices_for_the_operator_and_all_processes_that_render() -> None:
+    chart = yaml.safe_load((ROOT / "charts/kapsa/values.yaml").read_text(encoding="utf-8"))
+    installed = installation(Settings(), image="kapsa:1")
+    (pod,) = (each["spec"]["template"]["spec"] for each in installed if each["kind"] == "Deployment")
+    needed = PROCESSES * PROCESS_MEMORY + Quantity("768Mi").value  # of the operator itself and git
+    for resources in (chart["operator"]["resources"], pod["containers"][0]["resources"]):
+        assert Quantity(resources["limits"]["memory"]).value >= needed

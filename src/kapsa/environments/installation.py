@@ -161,7 +161,7 @@ def _container(settings: Settings, image: str) -> dict[str, Any]:
         "readinessProbe": probe("/readyz"),
         "resources": {
             "requests": {"cpu": "100m", "memory": "256Mi"},
-            "limits": {"memory": "1Gi"},
+            "limits": {"memory": "2Gi"},
         },
         "securityContext": {
             "allowPrivilegeEscalation": False,

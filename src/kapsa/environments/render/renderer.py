@@ -24,9 +24,13 @@ from kapsa.environments.render.injection import inject
 from kapsa.environments.render.inputs import Injected
 from kapsa.environments.resources import Deployment
 
-__all__ = ["Renderer"]
+__all__ = ["PROCESSES", "PROCESS_MEMORY", "Renderer"]
 
 _MIB = 1024 * 1024
+PROCESSES = 2
+"""The most processes of helm or kustomize at the same time, unless a Renderer has another limit."""
+PROCESS_MEMORY = 512 * _MIB
+"""The most memory of each. The limit of the operator's container has room for all of them."""
 _HINTS = {
     "NoChart": "Set deployment.path to the chart's directory",
     "NoKustomization": "Set deployment.path to the directory of the kustomization",
@@ -43,8 +47,8 @@ class Renderer:
         self,
         *,
         timeout: float = 60.0,
-        memory_bytes: int = 512 * _MIB,
-        concurrency: int = 4,
+        memory_bytes: int = PROCESS_MEMORY,
+        concurrency: int = PROCESSES,
     ) -> None:
         self._limits = ProcessLimits(
             seconds=timeout, memory_bytes=memory_bytes, output_bytes=8 * _MIB, file_bytes=8 * _MIB
