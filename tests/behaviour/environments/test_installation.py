@@ -263,6 +263,12 @@ async def test_the_operator_serves_its_webhooks_over_tls(cluster: DevCluster, tm
         async with running(cluster.kubeconfig, env) as program:
             await program.line("webhooks registered")
             await eventually(refusal, lambda reason: reason == "ProjectMissing", "the webhook refuses")
+        homes = [
+            each["metadata"]["namespace"]
+            for each in (await client.list("v1/Secret")).items
+            if "tls.key" in (each.get("data") or {}) or "webhook" in each["metadata"]["name"]
+        ]
+        assert homes == [Settings().namespace], "the key of the webhooks stays with the operator"
         assert await refusal() == "", "nobody answers, so everything is taken"
         await client.delete("admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration", "kapsa")
 

@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from kapsa.environments.controllers.transitions import transitions
 from kapsa.environments.resources import Environment, EnvironmentStatus
 from kapsa.runtime import Condition
+from tests.environments.fake_controllers import closed_nodes
 from tests.environments.tenant import BUILD, Tenant, image
 
 POLLED = {"repositoryUrl": "https://git.example.com/org/app", "pollInterval": "60s"}
@@ -87,11 +88,20 @@ async def counted(tenant: Tenant, kind: str, name: str, reasons: Sequence[str]) 
     return counts
 
 
+def logged(logs: Sequence[Any], transition: str) -> list[str]:
+    """Return the notes of the log lines about a transition; those that a conflict repeats once."""
+    notes = [each["note"] for each in logs if each.get("transition") == transition]
+    return [each for each, _ in itertools.groupby(notes)]
+
+
 async def test_a_failure_is_recorded_on_the_project_with_its_reason(tenant: Tenant) -> None:
     await tenant.project()
-    await tenant.environment(ingress={"annotations": {"nginx.ingress.kubernetes.io/server-snippet": "x"}})
-    failed = await tenant.reaches("one", "IngressReady", "False")
+    with capture_logs() as logs:
+        await tenant.environment(ingress={"annotations": {"nginx.ingress.kubernetes.io/server-snippet": "x"}})
+        failed = await tenant.reaches("one", "IngressReady", "False")
     assert failed.status.failure is not None
+    (line,) = logged(logs, failed.status.failure.reason)
+    assert line == f"route: {failed.status.failure.message}"
     await tenant.sandbox.event(failed.status.failure.reason, "Environment one: route: ")
 
 
@@ -111,12 +121,27 @@ async def test_a_commit_that_cannot_be_found_leaves_an_event_on_the_environment_
 async def test_a_build_is_recorded_with_its_image(tenant: Tenant) -> None:
     digest = tenant.systems.images.push(image("one"))
     await tenant.project(**BUILD)
-    await tenant.environment()
-    await tenant.ready()
+    with capture_logs() as logs:
+        await tenant.environment()
+        await tenant.ready()
+    assert logged(logs, "Built") == [f"image registry.example.com/org/app@{digest}"]
     event = await tenant.sandbox.event(
         "Built", f"Environment one: image registry.example.com/org/app@{digest}"
     )
     assert event["regarding"]["kind"] == "Project"
+
+
+async def test_a_loss_of_pods_is_one_log_line_and_an_event_on_the_project(tenant: Tenant) -> None:
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+    with capture_logs() as logs:
+        async with closed_nodes(tenant.client):
+            await tenant.client.delete_collection("v1/Pod", namespace=tenant.namespace_of("one"))
+            await tenant.reaches("one", "DeploymentReady", "False", "Degraded")
+            await tenant.sandbox.event("Degraded", "Environment one: ")
+    (line,) = logged(logs, "Degraded")
+    assert "Deployment web" in line
 
 
 def test_a_loss_of_pods_is_recorded_once_with_its_cause() -> None:
