@@ -1,4 +1,4 @@
-"""What a configured manager sends away about a rollout: signed events to a webhook, and spans to a collector."""
+"""The exports of a configured manager about a rollout: signed events to a webhook, and spans to a collector."""
 
 from __future__ import annotations
 

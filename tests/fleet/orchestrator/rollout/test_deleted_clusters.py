@@ -1,4 +1,4 @@
-"""What deployments keep of a cluster that was deleted: neither its name nor its manifests, and all of their history."""
+"""The traces of a deleted cluster in deployments: neither its name nor its manifests, but all of their history."""
 
 from __future__ import annotations
 

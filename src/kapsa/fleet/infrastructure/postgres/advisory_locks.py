@@ -10,7 +10,7 @@ _SPACE = 1801548659
 
 @enum.unique
 class AdvisoryLock(enum.Enum):
-    """What is done by one transaction at a time, over all replicas."""
+    """The work that one transaction at a time may do, over all replicas."""
 
     MIGRATION = 0
     COMMIT_ORDER = 1

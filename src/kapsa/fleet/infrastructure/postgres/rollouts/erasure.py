@@ -1,7 +1,7 @@
 """The erasure of a deleted cluster from the history of deployments: its name, its manifests and what it showed.
 
-A deployment stays readable: it has a pseudonym in place of the name. Claims end, because whoever works on one of these
-rows has read the name, and would write it again.
+A deployment stays readable: it has a pseudonym in place of the name. Claims on these rows end: a replica that holds
+one has read the name, and would write it again.
 """
 
 import re
