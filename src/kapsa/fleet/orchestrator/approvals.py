@@ -4,8 +4,6 @@ import uuid
 from collections.abc import Iterable
 from datetime import datetime
 
-import msgspec
-
 from kapsa.fleet.domain.errors import NotAllowed, UnknownObject
 from kapsa.fleet.domain.principals import Principal
 from kapsa.fleet.domain.rollout.approvals import ApprovalRequest, ApprovalState, check_decision, decided
@@ -108,15 +106,8 @@ class Approvals:
         for other in others:
             if other.id != rejected.id and other.state in _OPEN:
                 await self._approvals.save(connection, decided(other, ApprovalState.VOID, now))
-        ended = msgspec.structs.replace(
-            deployment,
-            phase=DeploymentPhase.REJECTED,
-            message=f"rejected by {rejected.decided_by}"
-            + (f": {rejected.comment}" if rejected.comment else ""),
-            waits_for="",
-            deadline=None,
-            finished_at=now,
-        )
+        message = f"rejected by {rejected.decided_by}" + (f": {rejected.comment}" if rejected.comment else "")
+        ended = deployment.ended(DeploymentPhase.REJECTED, now, message)
         await self._store.save(connection, ended, next_run_at=None, release=True)
         await self._notices.announce(connection, deployment, ended)
         return ended

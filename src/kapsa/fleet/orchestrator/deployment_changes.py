@@ -41,9 +41,7 @@ class DeploymentChange(msgspec.Struct, frozen=True):
 def abort(deployment: VersionDeployment, targets: list[RolloutTarget], now: datetime) -> DeploymentChange:
     """End a deployment where it is."""
     if deployment.phase in _BEFORE:
-        ended = _replace(
-            deployment, phase=DeploymentPhase.ABORTED, waits_for="", deadline=None, finished_at=now
-        )
+        ended = deployment.ended(DeploymentPhase.ABORTED, now, deployment.message)
         skipped = tuple(_ended(target) for target in targets if target.state is TargetState.PENDING)
         return DeploymentChange(ended, "Aborted", "aborted before it began", skipped)
     if deployment.phase not in _FORWARD:

@@ -92,8 +92,8 @@ def _steer_back(
     failed = [target for target in targets if target.step is TargetStep.ROLLBACK_FAILED]
     if failed:
         message = f"the rollback failed on {_names(failed)}: {failed[0].message}"
-        return RolloutCourse(_finished(deployment, DeploymentPhase.FAILED, now, message))
-    return RolloutCourse(_finished(deployment, DeploymentPhase.ROLLED_BACK, now, deployment.message))
+        return RolloutCourse(deployment.ended(DeploymentPhase.FAILED, now, message))
+    return RolloutCourse(deployment.ended(DeploymentPhase.ROLLED_BACK, now, deployment.message))
 
 
 def _back(target: RolloutTarget) -> bool:
@@ -116,7 +116,7 @@ def _abort(deployment: VersionDeployment, targets: Sequence[RolloutTarget], now:
     ended = {
         target.cluster_id: _end_watch(target, now) for target in targets if target.step is TargetStep.WATCH
     }
-    finished = _finished(deployment, DeploymentPhase.ABORTED, now, deployment.message)
+    finished = deployment.ended(DeploymentPhase.ABORTED, now, deployment.message)
     return RolloutCourse(finished, {**changed, **ended})
 
 
@@ -156,7 +156,7 @@ def _forward(deployment: VersionDeployment, targets: Sequence[RolloutTarget], no
     ended = {
         target.cluster_id: _end_watch(target, now) for target in targets if target.step is TargetStep.WATCH
     }
-    return RolloutCourse(_finished(moved, DeploymentPhase.COMPLETED, now, ""), ended)
+    return RolloutCourse(moved.ended(DeploymentPhase.COMPLETED, now, ""), ended)
 
 
 def _await_late(deployment: VersionDeployment, unsettled: Sequence[RolloutTarget]) -> VersionDeployment:
@@ -224,12 +224,6 @@ def _end_watch(target: RolloutTarget, now: datetime) -> RolloutTarget:
         retire_at = target.retire_at or now
         return _replace(target, step=TargetStep.RETAIN_LIVE, next_run_at=retire_at, retire_at=retire_at)
     return _replace(target, step=TargetStep.DONE, goal=TargetGoal.HOLD, next_run_at=None)
-
-
-def _finished(
-    deployment: VersionDeployment, phase: DeploymentPhase, now: datetime, message: str
-) -> VersionDeployment:
-    return _replace(deployment, phase=phase, message=message, waits_for="", deadline=None, finished_at=now)
 
 
 def _of(stage: RolloutStage, targets: Iterable[RolloutTarget]) -> list[RolloutTarget]:

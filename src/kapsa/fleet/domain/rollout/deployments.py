@@ -4,7 +4,7 @@ import enum
 import uuid
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -167,6 +167,18 @@ class VersionDeployment(msgspec.Struct, frozen=True, rename="camel"):
     def active(self) -> bool:
         """True while the deployment holds its clusters."""
         return self.phase in ACTIVE_PHASES
+
+    def ended(self, phase: DeploymentPhase, now: datetime, message: str) -> Self:
+        """Return the deployment in a final phase, in which it waits for nothing."""
+        return msgspec.structs.replace(
+            self,
+            phase=phase,
+            message=message,
+            waits_for="",
+            deadline=None,
+            queued_since=None,
+            finished_at=now,
+        )
 
     def stopped_by(self, withdrawal: str) -> str:
         """Return the sentence that stops the deployment of a withdrawn version; empty unless it was withdrawn.

@@ -195,16 +195,8 @@ class RolloutConductor:
         self, connection: Connection, deployment: VersionDeployment, message: str, now: datetime
     ) -> _Change:
         await self._desk.void(connection, deployment.id, now)
-        after = msgspec.structs.replace(
-            deployment,
-            phase=DeploymentPhase.FAILED,
-            message=message,
-            waits_for="",
-            deadline=None,
-            queued_since=None,
-            finished_at=now,
-        )
-        return await self._finish(connection, deployment, after, None)
+        failed = deployment.ended(DeploymentPhase.FAILED, now, message)
+        return await self._finish(connection, deployment, failed, None)
 
     async def _finish(
         self,

@@ -120,16 +120,7 @@ class PlanDesk:
         self, connection: Connection, deployment: VersionDeployment, message: str, now: datetime
     ) -> tuple[VersionDeployment, None]:
         await self._desk.void(connection, deployment.id, now)
-        failed = msgspec.structs.replace(
-            deployment,
-            phase=DeploymentPhase.FAILED,
-            message=message,
-            waits_for="",
-            deadline=None,
-            queued_since=None,
-            finished_at=now,
-        )
-        return failed, None
+        return deployment.ended(DeploymentPhase.FAILED, now, message), None
 
     async def _begin(
         self, connection: Connection, deployment: VersionDeployment, plan: RolloutPlan, now: datetime
