@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from kapsa.fleet.domain.rollout.deployments import DeploymentPhase
@@ -12,8 +14,8 @@ from kapsa.fleet.infrastructure.audit.trail import PostgresAuditTrail
 from kapsa.fleet.infrastructure.audit.verifier import verify_chain
 from kapsa.fleet.infrastructure.postgres.database import Database
 from tests.fleet.database_text import database_text
-from tests.fleet.examples import cluster_id
-from tests.fleet.orchestrator.rollout.rollouts import CANARY, started
+from tests.fleet.examples import ADMIN, cluster_id
+from tests.fleet.orchestrator.rollout.rollouts import CANARY, MINUTE, fleet_selector, started
 from tests.fleet.rollout_harness import BAD, NEW, RELEASE, RolloutHarness
 
 KEY = bytes(range(32))
@@ -98,3 +100,39 @@ async def test_a_deletion_while_the_engine_works_on_the_cluster_brings_no_name_b
     assert (target.step, target.reason) == (TargetStep.SKIPPED, "Deleted")
     assert (await fleet.deployment(made.id)).phase is DeploymentPhase.COMPLETED
     assert fleet.clusters["dev-2"].chart_of(RELEASE) == (2, NEW)
+
+
+async def test_a_deleted_cluster_is_erased_from_other_deployments_of_the_version_that_failed_there(
+    database: Database,
+) -> None:
+    fleet = await started(database, "dev-1", "dev-2", "dev-3")
+    fleet.clusters.unhealthy = {("dev-1", NEW)}
+    other = await fleet.create(CANARY, targets=fleet_selector("dev-2", "dev-3"))
+    await fleet.create(CANARY, targets=fleet_selector("dev-1"))
+    await fleet.pass_time(10 * MINUTE)
+    assert "rolled back by" in (await fleet.deployment(other.id)).message
+    deleted = await fleet.delete_cluster("dev-1")
+    assert await rows_with(database, "dev-1") == []
+    assert f": {deleted}: " in (await fleet.deployment(other.id)).message
+    await fleet.deployments.rollback(ADMIN, other.id, reason="it failed elsewhere")
+    await fleet.run()
+    assert (await fleet.deployment(other.id)).phase is DeploymentPhase.ROLLED_BACK
+
+
+async def test_a_forced_deployment_goes_on_when_the_cluster_that_its_version_failed_on_is_deleted(
+    database: Database,
+) -> None:
+    fleet = await started(database, "dev-1", "dev-2", "dev-3")
+    fleet.clusters.unhealthy = {("dev-1", NEW)}
+    await fleet.create(CANARY, targets=fleet_selector("dev-1"))
+    await fleet.pass_time(5 * MINUTE)
+    forced = await fleet.create(
+        CANARY, by=ADMIN, force_reason="one node was broken", targets=fleet_selector("dev-2", "dev-3")
+    )
+    await fleet.pass_time(timedelta(seconds=5))
+    assert fleet.clusters["dev-3"].completed == []
+    await fleet.delete_cluster("dev-1")
+    await fleet.pass_time(10 * MINUTE)
+    assert (await fleet.deployment(forced.id)).phase is DeploymentPhase.COMPLETED
+    assert fleet.clusters["dev-3"].chart_of(RELEASE) == (2, NEW)
+    assert await rows_with(database, "dev-1") == []
