@@ -153,6 +153,32 @@ def test_the_runbook_has_no_reason_that_nothing_can_have() -> None:
     assert sorted(surplus) == []
 
 
+# -- steps -----------------------------------------------------------------------------------------------------
+
+
+def step_names() -> list[str]:
+    """Return the names of the steps in the order in which the controller runs them."""
+    controller = (SOURCE / "controllers" / "environment.py").read_text(encoding="utf-8")
+    run = controller.partition("self._walls: ")[2].partition("self.watches")[0]
+    render = run.replace("self._render,", "RenderStep(),")
+    return [name.lower() for name in re.findall(r"^ +(\w+)Step\(", render, re.MULTILINE)]
+
+
+def test_the_pages_name_every_step_in_its_order() -> None:
+    names = {path.stem for path in (SOURCE / "steps").glob("*.py") if "Step:" in path.read_text("utf-8")}
+    assert sorted(step_names()) == sorted(names - {"step"})
+    runbook = (PAGES / "runbook.md").read_text(encoding="utf-8")
+    assert f"The steps run in this order: {', '.join(step_names())}." in runbook
+    walk = re.findall(r"steps\.(\w+)`", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
+    assert [name for name in walk if name in names] == step_names()
+
+
+def test_the_number_of_steps_is_right_wherever_it_is_written() -> None:
+    number = {10: "ten", 11: "eleven", 12: "twelve", 13: "thirteen"}[len(step_names())]
+    assert f"the {number} steps of an Environment" in (SOURCE / "__init__.py").read_text(encoding="utf-8")
+    assert f"each of the {number} steps" in (PAGES / "administrators.md").read_text(encoding="utf-8")
+
+
 # -- manifests on the pages -----------------------------------------------------------------------
 
 
