@@ -7,6 +7,7 @@ import base64
 import gzip
 import json
 import socket
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from kapsa.adapters.testing.loopback_tls import loopback_tls
+from kapsa.fleet.infrastructure.clusters import answers
 from kapsa.fleet.infrastructure.clusters import session as session_module
 from kapsa.fleet.infrastructure.clusters.gateway import KubernetesGateway
 from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable, CredentialRejected, ServiceAccountRef
@@ -284,3 +286,17 @@ async def test_a_server_with_another_certificate_is_not_talked_to() -> None:
         ) as session:
             with pytest.raises(ClusterUnreachable, match="certificate"):
                 await session.identify()
+
+
+def depth(node: dict[str, Any]) -> int:
+    return 1 + depth(node["child"]) if node else 0
+
+
+async def test_an_object_that_is_too_deep_to_walk_through_is_an_invalid_answer() -> None:
+    nested: dict[str, Any] = {}
+    for _ in range(sys.getrecursionlimit()):
+        nested = {"child": nested}
+    with capture_logs() as lines, pytest.raises(ClusterUnreachable, match="is not valid: RecursionError"):
+        async with answers.answering("the cluster", 1):
+            depth(nested)
+    assert [line["log_level"] for line in lines] == ["error"]

@@ -31,8 +31,9 @@ async def answering(server: str, seconds: float) -> AsyncIterator[None]:
         raise CredentialRejected(reason_of(error)) from None
     except (ClientError, ExternalError) as error:
         raise ClusterUnreachable(reason_of(error)) from None
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        # A server that lies about its objects: a page without metadata, a node that is a list. Or a defect of ours.
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        # A server that lies about its objects: a page without metadata, a node that is a list, an object that is
+        # nested too deeply to be walked through. Or a defect of ours.
         log_unreadable(server, error)
         raise ClusterUnreachable(
             f"{server} sent an object that is not valid: {type(error).__name__}"
