@@ -29,7 +29,14 @@ _CONTEXT = {"cluster", "user", "namespace"}
 _METADATA_NAMES = {"metadata", "metadata.google.internal", "instance-data"}
 # Cloud metadata services outside the link-local range.
 _METADATA_NETWORKS = [
-    ipaddress.ip_network(text) for text in ("fd00:ec2::254/128", "100.100.100.200/32", "168.63.129.16/32")
+    ipaddress.ip_network(text)
+    for text in (
+        "fd00:ec2::254/128",
+        "fd20:ce::254/128",
+        "100.100.100.200/32",
+        "168.63.129.16/32",
+        "192.0.0.192/32",
+    )
 ]
 
 
