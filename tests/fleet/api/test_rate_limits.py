@@ -30,6 +30,16 @@ async def test_a_list_is_limited_to_60_per_minute_and_user(listed: str, database
     assert (await replicas[0].get(path)).status_code == 200
 
 
+async def test_deployments_are_limited_to_10_per_minute_and_user(database: Database) -> None:
+    database.set_clock(START)
+    client = ApiClient(application(database), token("maria", "Operator"))
+    statuses = [(await client.post("/api/v1/deployments", {})).status_code for _ in range(11)]
+    assert statuses == [400] * 10 + [429]
+    assert (await client.as_user("olaf", "Operator").post("/api/v1/deployments", {})).status_code == 400
+    database.set_clock(START + timedelta(seconds=61))
+    assert (await client.post("/api/v1/deployments", {})).status_code == 400
+
+
 async def test_headers_of_the_caller_do_not_change_the_limit(database: Database) -> None:
     database.set_clock(START)
     client = ApiClient(application(database), token("maria", "Viewer"))
