@@ -85,6 +85,20 @@ async def test_a_whole_chain_has_no_findings(database: Database) -> None:
     assert (report.links, report.unsealed, report.erased, report.findings) == (6, 1, 0, ())
 
 
+async def test_a_verification_may_take_longer_than_the_limit_of_a_statement(database: Database) -> None:
+    await sealed_chain(database)
+    impatient = Database(database.url, answer_limit=0.5)
+    try:
+        async with database.transaction() as connection:
+            await connection.execute(text("LOCK TABLE fleet.audit_entry IN ACCESS EXCLUSIVE MODE"))
+            verification = asyncio.create_task(verify_chain(impatient, KEY))
+            await asyncio.sleep(1)
+            assert not verification.done()
+        assert (await verification).links == 6
+    finally:
+        await impatient.close()
+
+
 async def test_an_empty_trail_is_whole(database: Database) -> None:
     assert await AuditSealer(database, KEY).seal() == 0
     assert await verify_chain(database, KEY) == AuditReport(0, 0, 0, f"0:{bytes(32).hex()}", ())

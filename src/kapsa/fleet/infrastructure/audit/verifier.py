@@ -104,9 +104,12 @@ class _Walk:
 
 
 async def verify_chain(database: Database, key: bytes, *, anchor: str = "") -> AuditReport:
-    """Check every row of the audit trail. An anchor of an earlier report must be a link of the chain."""
+    """Check every row of the audit trail. An anchor of an earlier report must be a link of the chain.
+
+    A hundred clusters leave half a million entries a day: no limit of a statement applies.
+    """
     walk = _Walk(key)
-    async with database.transaction(snapshot=True) as connection:
+    async with database.unlimited_transaction(snapshot=True) as connection:
         async for row in _links(connection):
             walk.step(row)
         await _check_head(connection, walk)

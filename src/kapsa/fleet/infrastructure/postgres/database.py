@@ -101,9 +101,12 @@ class Database:
             ) from error
 
     @asynccontextmanager
-    async def unlimited_transaction(self) -> AsyncIterator[AsyncConnection]:
-        """Open a transaction whose statements may take as long as they need, for migrations."""
-        async with self.transaction() as connection:
+    async def unlimited_transaction(self, *, snapshot: bool = False) -> AsyncIterator[AsyncConnection]:
+        """Open a transaction whose statements may take as long as they need.
+
+        For commands of a person that go through whole tables: migrations, and the verification of the audit log.
+        """
+        async with self.transaction(snapshot=snapshot) as connection:
             driver = (await connection.get_raw_connection()).driver_connection
             assert isinstance(driver, BoundedConnection)
             await connection.execute(text("SET LOCAL statement_timeout = 0"))
