@@ -208,10 +208,11 @@ def _inspection_entry(request: InspectionRequest) -> AuditEntry:
 
 
 def _entry(cluster: ManagedCluster, payload: dict[str, str]) -> AuditEntry:
+    """Return the entry of a trial. It has no name: the cluster may have been deleted, and its name erased, meanwhile."""
     return AuditEntry(
         actor=_ACTOR,
         action="cluster.preflight",
         object_kind="cluster",
         object_id=str(cluster.id),
-        payload={"name": cluster.name, **payload},
+        payload=payload,
     )
