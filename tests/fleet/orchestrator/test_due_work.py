@@ -10,8 +10,10 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from kapsa.fleet.orchestrator.due_work import DueWork
+from kapsa.fleet.server.background import SHORT_PAUSE, BackgroundTask, BackgroundTasks
 
 pytestmark = pytest.mark.virtual_time
 
@@ -98,6 +100,21 @@ async def test_a_cluster_that_fails_does_not_delay_the_others_and_its_failure_is
             await due.run_due()
     await repeat(due, 300)
     assert max(map(clusters.longest_pause, healthy)) <= INTERVAL + 5
+
+
+async def test_clusters_that_always_fail_delay_the_others_by_seconds_as_a_background_task() -> None:
+    clusters = DueClusters(40)
+    clusters.failing = set(clusters.ids[::8])
+    healthy = set(clusters.ids) - clusters.failing
+    work = clusters.due_work(parallel=4)
+    tasks = BackgroundTasks(
+        (BackgroundTask("sweeps", work.run_due, longest_pause=SHORT_PAUSE, on_stop=work.stop),)
+    )
+    with capture_logs():
+        tasks.start()
+        await asyncio.sleep(1800)
+        await tasks.stop()
+    assert max(map(clusters.longest_pause, healthy)) <= 2 * INTERVAL
 
 
 async def test_no_more_is_claimed_than_there_are_free_slots() -> None:

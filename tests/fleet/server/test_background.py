@@ -46,6 +46,22 @@ async def test_a_failing_task_is_logged_and_runs_again_later_and_later() -> None
     assert not tasks.failed.done()
 
 
+async def test_an_hourly_task_runs_once_an_hour_and_a_minute_after_a_failure() -> None:
+    rounds: list[float] = []
+
+    async def work() -> None:
+        rounds.append(asyncio.get_running_loop().time())
+        if len(rounds) == 2:
+            raise RuntimeError("on purpose")
+
+    tasks = BackgroundTasks((BackgroundTask("t", work, every=3600.0),))
+    with capture_logs():
+        tasks.start()
+        await asyncio.sleep(7300)
+        await tasks.stop()
+    assert [round(each - rounds[0]) for each in rounds] == [0, 3600, 3660, 7260]
+
+
 async def test_one_failing_task_does_not_stop_the_others() -> None:
     rounds = []
 

@@ -6,11 +6,13 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import structlog
 
-__all__ = ["BackgroundTask", "BackgroundTasks"]
+__all__ = ["SHORT_PAUSE", "BackgroundTask", "BackgroundTasks"]
 
 log = structlog.get_logger(__name__)
 
 _LONGEST_DELAY = 60.0
+SHORT_PAUSE = 5.0
+"""The longest pause of work on many objects: the failure of one ends its round, and the others wait for the next."""
 
 
 class BackgroundTask(msgspec.Struct, frozen=True):
@@ -21,6 +23,8 @@ class BackgroundTask(msgspec.Struct, frozen=True):
     """One round, or all of the work if it never returns. It is started again if it does."""
     every: float = 1.0
     """Seconds between two rounds."""
+    longest_pause: float = _LONGEST_DELAY
+    """Seconds to which the pause after failures grows, also if rounds are further apart."""
     essential: bool = False
     """True if the manager cannot go on without it: its first failure stops the manager."""
     cancel: bool = False
@@ -74,9 +78,10 @@ class BackgroundTasks:
                 if task.essential:
                     self._fail(f"{task.name}: {error}")
                     return
+                await self._pause(min(task.longest_pause, task.every * 2.0 ** min(failures, 10)))
             else:
                 failures = 0
-            await self._pause(min(_LONGEST_DELAY, task.every * 2.0 ** min(failures, 10)))
+                await self._pause(task.every)
 
     async def _pause(self, seconds: float) -> None:
         try:

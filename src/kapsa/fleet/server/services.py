@@ -22,7 +22,7 @@ from kapsa.fleet.infrastructure.requests.idempotency import PostgresIdempotencyK
 from kapsa.fleet.infrastructure.requests.rate_limits import PostgresRateLimits
 from kapsa.fleet.infrastructure.vault.envelope_vault import EnvelopeVault
 from kapsa.fleet.orchestrator.audit import AuditLog
-from kapsa.fleet.server.background import BackgroundTask
+from kapsa.fleet.server.background import SHORT_PAUSE, BackgroundTask
 from kapsa.fleet.server.health import HealthServices, build_health
 from kapsa.fleet.server.keys import ManagerKeys, open_keys
 from kapsa.fleet.server.registry import RegistryServices, address_guard, build_registry
@@ -72,8 +72,10 @@ class ManagerServices(msgspec.Struct, frozen=True, kw_only=True):
             BackgroundTask("audit-expiry", self.audit_expiry.sweep, every=3600.0),
             *self._delivery(),
             BackgroundTask("retention", self.retention.sweep, every=3600.0),
-            BackgroundTask("cluster-health", monitor.run_due, every=1.0, on_stop=monitor.stop),
-            BackgroundTask("operator-health", sweeps.run_due, every=1.0, on_stop=sweeps.stop),
+            BackgroundTask(
+                "cluster-health", monitor.run_due, longest_pause=SHORT_PAUSE, on_stop=monitor.stop
+            ),
+            BackgroundTask("operator-health", sweeps.run_due, longest_pause=SHORT_PAUSE, on_stop=sweeps.stop),
             BackgroundTask("fleet-metrics", self._refresh_metrics, every=15.0),
             BackgroundTask("rollouts", self.rollouts.engine.serve, on_stop=self.rollouts.engine.stop),
         )
