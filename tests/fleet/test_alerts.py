@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import uuid
@@ -165,6 +166,17 @@ def test_an_alert_fires_for_its_cause_and_not_without_it(name: str) -> None:
     assert after is not None, f"{name} does not fire"
     assert after > wait
     assert fires_after(alert, lambda _: None, limit=wait + 600) is None, f"{name} fires without a cause"
+
+
+@pytest.mark.parametrize("name", sorted(name for name, alert in ALERTS.items() if "for" not in alert))
+def test_one_event_fires_an_alert_that_does_not_wait(name: str) -> None:
+    rounds = itertools.count(1)
+
+    def happen_once(manager: Monitored) -> None:
+        if next(rounds) == 3:
+            CAUSES[name](manager)
+
+    assert fires_after(ALERTS[name], happen_once, limit=600) is not None
 
 
 def test_every_alert_is_shown_to_fire() -> None:
