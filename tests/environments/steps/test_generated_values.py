@@ -7,6 +7,7 @@ from typing import Any
 
 from kapsa.environments.ports import Rendered, RenderRequest
 from kapsa.environments.render.generated_values import generated_values, with_plain_data
+from tests.environments.fakes import deployment, service
 from tests.environments.generating_renderer import CHECKSUM, GeneratingRenderer
 from tests.environments.tenant import Tenant
 
@@ -164,3 +165,42 @@ async def test_a_file_whose_password_cannot_be_recognized_stays_with_a_warning(t
     condition = (await tenant.ready()).status.condition("DeploymentReady")
     assert condition is not None
     assert "Secret database keeps data.app.ini as it is deployed" in condition.message
+
+
+class ReplacedRenderer(SettingsRenderer):
+    """A renderer of a fixed text in a Secret, which later commits generate, there and in the name of a volume."""
+
+    fixed = "kapsa-registry"
+
+    async def render(self, request: RenderRequest) -> Rendered:
+        rendered = await super().render(request)
+        if self.fixed:
+            return Rendered(rendered.objects, inputs=request.commit)
+        first, second = (
+            (*self._objects(request, attempt), self._workload(attempt)) for attempt in ("first", "second")
+        )
+        values = generated_values(first, second)
+        return Rendered((*first, service("web")), generated=values, inputs=request.commit)
+
+    def _objects(self, request: RenderRequest, attempt: str) -> tuple[dict[str, Any], ...]:
+        secret, config = super()._objects(request, attempt)
+        texts = {"stringData": {"word": self.fixed or attempt}, "data": {}}
+        return with_plain_data({**secret, **texts}), config
+
+    def _workload(self, attempt: str) -> dict[str, Any]:
+        workload = deployment("web", "app:1")
+        volume = {"name": "loot", "secret": {"secretName": attempt, "optional": True}}
+        workload["spec"]["template"]["spec"]["volumes"] = [volume]
+        return workload
+
+
+async def test_a_generated_value_is_judged_with_the_text_that_a_deployed_secret_puts_there(
+    tenant: Tenant,
+) -> None:
+    renderer = ReplacedRenderer()
+    await generating(tenant, renderer)
+    renderer.fixed = ""
+    await tenant.environment(commit="two")
+    refused = await tenant.reaches("one", "DeploymentReady", "False", "ObjectsRefused")
+    assert refused.status.failure is not None
+    assert "reads Secret kapsa-registry, which is only for pulling images" in refused.status.failure.message

@@ -15,7 +15,7 @@ from kapsa.environments.render.renderer import Renderer
 from kapsa.environments.render.scheduling_rules import SchedulingRules
 from kapsa.environments.settings import Settings
 
-__all__ = ["EnvironmentRenderer"]
+__all__ = ["EnvironmentRenderer", "filter_rules"]
 
 
 class EnvironmentRenderer:
@@ -44,7 +44,7 @@ class EnvironmentRenderer:
             rendered = self._renderer.render_image(injected)
         else:
             rendered = await self._from_repository(request, injected)
-        kept = tuple(filter_objects(rendered.objects, self._rules(request)))
+        kept = tuple(filter_objects(rendered.objects, filter_rules(request, self._settings)))
         return msgspec.structs.replace(rendered, objects=kept)
 
     async def _from_repository(self, request: RenderRequest, injected: Injected) -> Rendered:
@@ -86,18 +86,20 @@ class EnvironmentRenderer:
             service=project.spec.deployment.service,
         )
 
-    def _rules(self, request: RenderRequest) -> FilterRules:
-        return FilterRules(
-            namespace=request.namespace,
-            hosts=(request.host,) if request.host else (),
-            issuer=request.issuer,
-            pod_security=self._settings.pod_security,
-            pull_secrets=request.pull_secrets,
-            scheduling=SchedulingRules(
-                node_labels=self._settings.allowed_node_labels,
-                taints=self._settings.allowed_tolerations,
-                priority_classes=self._settings.allowed_priority_classes,
-                runtime_classes=self._settings.allowed_runtime_classes,
-                schedulers=self._settings.allowed_schedulers,
-            ),
-        )
+
+def filter_rules(request: RenderRequest, settings: Settings) -> FilterRules:
+    """Return the rules for the objects of an environment."""
+    return FilterRules(
+        namespace=request.namespace,
+        hosts=(request.host,) if request.host else (),
+        issuer=request.issuer,
+        pod_security=settings.pod_security,
+        pull_secrets=request.pull_secrets,
+        scheduling=SchedulingRules(
+            node_labels=settings.allowed_node_labels,
+            taints=settings.allowed_tolerations,
+            priority_classes=settings.allowed_priority_classes,
+            runtime_classes=settings.allowed_runtime_classes,
+            schedulers=settings.allowed_schedulers,
+        ),
+    )

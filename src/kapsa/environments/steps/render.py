@@ -17,6 +17,8 @@ from kapsa.environments.namespace_objects.copies import COPIED_FROM
 from kapsa.environments.namespace_objects.kept_values import KeptValues
 from kapsa.environments.namespace_objects.reserved_names import KEPT_BY_OPERATOR, RESERVED
 from kapsa.environments.ports import ManifestRenderer, RenderRequest
+from kapsa.environments.render.environment_renderer import filter_rules
+from kapsa.environments.render.filter import filter_objects
 from kapsa.environments.resources import EnvironmentRuntime, Registry
 from kapsa.environments.resources.environment import Phase
 from kapsa.environments.sources.repository_access import RepositoryAccess
@@ -60,6 +62,8 @@ class RenderStep:
         visit.warnings = (*made.warnings, *_fixed_images(visit, made.objects), *_unused_runtime(visit))
         rendered = [copy.deepcopy(each) for each in made.objects]
         await self._kept.settle(visit, made, rendered)
+        if made.generated:  # what a deployed Secret holds is in other objects now, and was not judged there
+            rendered = filter_objects(rendered, filter_rules(request, visit.settings))
         refusal = _refusal(visit, rendered)
         if refusal is not None:
             return refusal
