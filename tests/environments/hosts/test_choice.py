@@ -86,6 +86,32 @@ def test_a_host_that_is_asked_for_is_given_or_refused_with_its_holder() -> None:
     assert refused.value.reason == "HostTaken"
 
 
+@pytest.mark.parametrize(
+    ("held", "requested"),
+    [("shop.example.com", "login.shop.example.com"), ("login.shop.example.com", "shop.example.com")],
+)
+def test_a_host_above_or_below_that_of_another_team_is_refused(held: str, requested: str) -> None:
+    pools = [pool(held={held: "theirs"})]
+    with pytest.raises(ExternalError, match=rf"{requested} is above or below {held}") as refused:
+        chosen(pools, request(host=requested))
+    assert refused.value.reason == "HostTaken"
+    same_team = request(host=requested, team=TeamNamespace("team-app"))
+    assert chosen(pools, same_team) == requested
+
+
+def test_a_generated_host_is_not_above_that_of_another_team() -> None:
+    assert chosen([pool(held={"x.pr-1.example.com": "theirs"})], request()) == "pr-1-app.example.com"
+
+
+def test_a_domain_of_a_pool_may_be_below_a_host_of_another_team() -> None:
+    outer = pool(age=1, held={"shop.example.com": "theirs"})
+    assert (
+        chosen([outer, pool("inner", "shop.example.com")], request(pool="inner")) == "pr-1.shop.example.com"
+    )
+    inner = pool("inner", "shop.example.com", held={"x.shop.example.com": "theirs"})
+    assert chosen([pool(), inner], request(host="y.shop.example.com")) == "y.shop.example.com"
+
+
 @pytest.mark.parametrize("host", ["example.com", "shop.example.org", "badexample.com", "b.example.com"])
 def test_a_host_outside_the_pools_is_refused(host: str) -> None:
     pools = [pool(), pool("nested", "b.example.com")]
@@ -278,5 +304,6 @@ def test_hosts_of_pull_requests_under_the_domain_of_previews_are_for_previews_be
     assert made(request(host="pr-1.x.example.com")) == "pr-1.x.example.com"
     preview = request(kind="PreviewEnvironment", host="pr-1.example.com")
     assert made(preview) == "pr-1.example.com"
-    with pytest.raises(ExternalError, match="is reserved for the PreviewEnvironment"):
-        made(request(host="pr-1.example.com"))
+    for host in ("pr-1.example.com", "x.pr-1.example.com"):
+        with pytest.raises(ExternalError, match="is reserved for the PreviewEnvironment"):
+            made(request(host=host))

@@ -152,8 +152,8 @@ def choose(
 
 
 def _preview_hosts(domain: str) -> re.Pattern[str] | None:
-    """Return the pattern of the hosts of PreviewEnvironments, which are also theirs while no pool has them."""
-    return re.compile(rf"pr-[0-9]+\.{re.escape(domain)}") if domain else None
+    """Return the pattern of the hosts of PreviewEnvironments, and of those below, also while no pool has them."""
+    return re.compile(rf"(.+\.)?pr-[0-9]+\.{re.escape(domain)}") if domain else None
 
 
 def _requested(
@@ -163,8 +163,7 @@ def _requested(
     kept: re.Pattern[str] | None,
 ) -> Choice:
     owners = _owners(pools)
-    fitting = [domain for domain in owners if request.host.endswith(f".{domain}")]
-    domain = max(fitting, key=len, default="")
+    domain = _longest(owners, request.host)
     if not domain or owners[domain] not in allowed or request.host in owners:
         names = ", ".join(sorted(each for each, pool in owners.items() if pool in allowed))
         raise Refused(
@@ -193,7 +192,32 @@ def _requested(
             hint="Choose another host, or ask an administrator to change allocationPolicy.subdomains of the pool",
         )
     _refuse_taken(pools, request)
+    if (neighbour := _foreign_neighbour(pools, choice, request.team)) is not None:
+        raise Refused(
+            f"host {request.host} is above or below {neighbour.host}, which environment {neighbour.environment} of "
+            "another team holds",
+            reason="HostTaken",
+            hint="Choose another host",
+        )
     return choice
+
+
+def _foreign_neighbour(pools: Sequence[DomainPool], choice: Choice, team: TeamNamespace) -> Allocation | None:
+    """Return the allocation to another team of a host above or below this one, under the same domain.
+
+    A host sees and sets cookies of the one above it, and looks like a part of it.
+    """
+    owners = _owners(pools)
+    for each in _holders(pools).values():
+        related = each.host.endswith(f".{choice.host}") or choice.host.endswith(f".{each.host}")
+        if related and _team_of(each) != team.name and _longest(owners, each.host) == choice.domain:
+            return each
+    return None
+
+
+def _team_of(allocation: Allocation) -> str:
+    """Return the namespace of the team that holds a host. A PreviewEnvironment is in that of its team."""
+    return (allocation.project or allocation.environment).partition("/")[0]
 
 
 def _refuse_taken(pools: Sequence[DomainPool], request: HostRequest) -> None:
@@ -237,7 +261,8 @@ def _generated(
         for fitting in _fitting_labels(pool, request.team, label):
             choice = Choice(pool, domain, host_name(fitting, domain))
             taken = choice.host in holders or choice.host in owners or (kept and kept.fullmatch(choice.host))
-            if not taken and not _is_reserved(choice) and _is_label_open(choice, request.team):
+            free = not taken and not _is_reserved(choice) and _is_label_open(choice, request.team)
+            if free and _foreign_neighbour(pools, choice, request.team) is None:
                 return choice
     raise Refused(
         f"every host for environment {request.environment} under {domain} is taken or reserved",
@@ -314,8 +339,12 @@ def allocations_of(pool: DomainPool, uid: str, *, but: str = "") -> list[Allocat
 
 def _domain_of(pool: DomainPool, host: str) -> str:
     """Return the pool's domain that a host is under; empty if there is none."""
-    fitting = [domain for domain in pool.spec.base_domains if host.endswith(f".{domain}")]
-    return max(fitting, key=len, default="")
+    return _longest(pool.spec.base_domains, host)
+
+
+def _longest(domains: Iterable[str], host: str) -> str:
+    """Return the longest of the domains that a host is under; empty if there is none."""
+    return max((domain for domain in domains if host.endswith(f".{domain}")), key=len, default="")
 
 
 def _label_of(choice: Choice) -> str:
