@@ -110,6 +110,12 @@ def test_a_kind_that_is_not_allowed_is_refused_by_name(kind: str, why: str) -> N
     assert why in refusal
 
 
+def test_a_kind_that_is_split_at_another_place_is_refused() -> None:
+    disguised = {**deployment(hostNetwork=True), "apiVersion": "apps", "kind": "v1/Deployment"}
+    (refusal,) = refusals(disguised)
+    assert "has a slash" in refusal
+
+
 def test_an_object_meant_for_another_namespace_is_refused_by_name() -> None:
     (refusal,) = refusals(thing(metadata={"namespace": "kube-system"}))
     assert refusal == "ConfigMap web: metadata.namespace is 'kube-system'; leave it out"
@@ -172,6 +178,17 @@ def in_claims(metadata: Any, **spec: Any) -> dict[str, Any]:
 def in_ephemeral_volumes(metadata: Any, **spec: Any) -> dict[str, Any]:
     claim = {"metadata": metadata, "spec": spec}
     return deployment(volumes=[{"name": "scratch", "ephemeral": {"volumeClaimTemplate": claim}}])
+
+
+@pytest.mark.parametrize("nested", [in_pods, in_pods_of_jobs])
+@pytest.mark.parametrize(
+    "key",
+    ["k8s.v1.cni.cncf.io/networks", "v1.multus-cni.io/default-network", "cni.projectcalico.org/ipAddrs"],
+)
+def test_no_pod_asks_for_another_network(nested: Callable[[Any], dict[str, Any]], key: str) -> None:
+    assert f"annotation {key} would attach them" in " ".join(
+        refusals(nested({"annotations": {key: "default/lan"}}))
+    )
 
 
 @pytest.mark.parametrize("nested", [in_pods, in_jobs, in_pods_of_jobs, in_claims, in_ephemeral_volumes])
@@ -389,6 +406,16 @@ def test_without_a_host_there_is_no_ingress() -> None:
         ("haproxy.org/backend-config-snippet", "x"),
         ("haproxy-ingress.github.io/config-global", "x"),
         ("alb.ingress.kubernetes.io/actions.forward", "x"),
+        ("konghq.com/host-aliases", "www.example.com"),
+        ("appgw.ingress.kubernetes.io/hostname-extension", "www.example.com"),
+        ("haproxy-ingress.github.io/redirect-from", "www.example.com"),
+        ("haproxy-ingress.github.io/tcp-service-port", "5432"),
+        ("haproxy.org/server-crt", "kube-system/admin"),
+        ("nginx.ingress.kubernetes.io/auth-proxy-set-headers", "kube-system/headers"),
+        ("zalando.org/skipper-routes", '* -> "https://elsewhere"'),
+        ("getambassador.io/config", "host: '*'"),
+        ("k8s.apisix.apache.org/svc-namespace", "team-bank-main"),
+        ("higress.io/destination", "app.team-bank-main.svc.cluster.local"),
         (f"{TRAEFIK}/router.pathmatcher", "PathPrefix(`/`) || PathPrefix"),
         (f"{TRAEFIK}/router.pathmatcher", "HostRegexp"),
         (f"{TRAEFIK}/router.middlewares", "kube-system-auth@kubernetescrd"),
@@ -421,6 +448,9 @@ def test_annotations_that_configure_the_shared_controller_are_refused(key: str, 
         (f"{TRAEFIK}/service.sticky.cookie.name", "session"),
         ("nginx.ingress.kubernetes.io/auth-secret", "basic-auth"),
         ("nginx.ingress.kubernetes.io/auth-secret", f"{NAMESPACE}/basic-auth"),
+        ("nginx.ingress.kubernetes.io/proxy-redirect-from", "http://backend"),
+        ("haproxy.org/server-ca", "authority"),
+        ("konghq.com/strip-path", "true"),
         ("external-dns.alpha.kubernetes.io/hostname", HOST),
         ("example.com/note", "a; b {c}"),
     ],

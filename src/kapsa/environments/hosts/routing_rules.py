@@ -20,9 +20,10 @@ ISSUER_ANNOTATIONS = ("cert-manager.io/cluster-issuer", "cert-manager.io/issuer"
 """The annotations that make cert-manager maintain a Certificate for an Ingress."""
 _OF_CERT_MANAGER = re.compile(r"(.+\.)?cert-manager\.io/.*|kubernetes\.io/tls-acme", re.I | re.S)
 _CONFIGURES_ALL = re.compile(
-    r"snippet|server-alias|modsecurity|lua-|^config-|auth-url|auth-signin|auth-tls-match-cn|custom-headers|^mirror-|^actions\."
+    r"snippet|server-alias|host-aliases|hostname-extension|^redirect-from|^tcp-service-|modsecurity|lua-|^config-|auth-url"
+    r"|auth-signin|auth-tls-match-cn|custom-headers|^mirror-|^actions\."
 )
-"""Annotations that inject configuration, claim another host, or send requests elsewhere."""
+"""Annotations that inject configuration, claim another host or a port, or send requests elsewhere."""
 _BREAKS_OUT = re.compile(r"[;{}\r\n]")
 """Characters that would let a value break out of its line in a controller's configuration."""
 _PATH = re.compile(r"(?:[A-Za-z0-9\-._~/!$&()*+,=:@]|%[0-9A-Fa-f]{2})*")
@@ -30,6 +31,13 @@ _PATH = re.compile(r"(?:[A-Za-z0-9\-._~/!$&()*+,=:@]|%[0-9A-Fa-f]{2})*")
 _PATTERN = re.compile(r"(?:[A-Za-z0-9\-._~/!$&()*+,=:@|?^\[\]]|%[0-9A-Fa-f]{2})*")
 """Those characters, and those of a regular expression that mean nothing in a configuration."""
 _OF_A_CONTROLLER = re.compile(r"(?:ingress|haproxy|konghq|nginx|contour|projectcontour)", re.I)
+_WITH_OWN_ROUTES = re.compile(
+    r"(.+\.)?(zalando\.org|getambassador\.io|apisix\.apache\.org|higress\.io)", re.I
+)
+"""Controllers whose annotations are routes of their own, to any host or from any namespace."""
+_REFERENCES = ("-secret", "-configmap")
+_OF_A_CONTROLLER_REFERENCES = (*_REFERENCES, "-ca", "-crt", "auth-proxy-set-headers")
+"""The ends of annotations that name an object, as namespace/name if it is in another one."""
 _NAMES_HOSTS = (
     "external-dns.alpha.kubernetes.io/hostname",
     "external-dns.alpha.kubernetes.io/internal-hostname",
@@ -62,17 +70,19 @@ def annotation_refusal(
         return _certificate_refusal(key, value, issuer)
     if is_of_traefik(key):
         return traefik_refusal(key, value)
-    name = key.rpartition("/")[2].lower()
-    if _OF_A_CONTROLLER.search(key.rpartition("/")[0]) and _CONFIGURES_ALL.search(name):
+    prefix, _, name = key.rpartition("/")
+    name, of_controller = name.lower(), _OF_A_CONTROLLER.search(prefix)
+    if _WITH_OWN_ROUTES.fullmatch(prefix) or (of_controller and _CONFIGURES_ALL.search(name)):
         return f"annotation {key} would configure the ingress controller itself"
-    if _OF_A_CONTROLLER.search(key.rpartition("/")[0]) and _BREAKS_OUT.search(value):
+    if of_controller and _BREAKS_OUT.search(value):
         return f"annotation {key} holds a semicolon, a brace or a line break"
     if key in _NAMES_HOSTS:
         foreign = [host.strip() for host in value.split(",") if host.strip() not in hosts]
         return f"annotation {key} names {foreign[0]!r}, a host that is not allocated to it" if foreign else ""
     if _ELSEWHERE.match(key):
         return f"annotation {key} would send requests elsewhere"
-    if name.endswith(("-secret", "-configmap")) and "/" in value and value.partition("/")[0] != namespace:
+    references = _OF_A_CONTROLLER_REFERENCES if of_controller else _REFERENCES
+    if name.endswith(references) and "/" in value and value.partition("/")[0] != namespace:
         return f"annotation {key} names an object in another namespace"
     return ""
 

@@ -58,6 +58,10 @@ _WHY = {
 }
 _RESERVED = ("catalyst.dev/", "kapsa-project.io/", "applyset.kubernetes.io/", "pod-security.kubernetes.io/")
 _ROLLBACK = "deprecated.deployment.rollback.to"
+_OF_NETWORKS = (
+    "k8s.v1.cni.cncf.io/", "v1.multus-cni.io/", "cni.projectcalico.org/", "ovn.kubernetes.io/", "k8s.ovn.org/",
+)  # fmt: skip
+"""Prefixes of annotations by which a pod asks for networks and addresses that no NetworkPolicy covers."""
 _SERVER_OWNED = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _GRACE_PERIOD = "terminationGracePeriodSeconds"
@@ -138,6 +142,11 @@ def filter_objects(objects: Sequence[Manifest], rules: FilterRules) -> list[Mani
 
 def _problems(manifest: Manifest, rules: FilterRules) -> Iterator[str]:
     kind = f"{manifest.get('apiVersion')}/{manifest.get('kind')}"
+    if (
+        "/" in manifest["kind"]
+    ):  # v1/Deployment of version apps would pass the list, and no rule would know it
+        yield f"kind {manifest['kind']!r} has a slash; the version is part of apiVersion"
+        return
     if kind not in rules.kinds:
         yield _why_not(kind, rules.kinds)
         return
@@ -156,6 +165,7 @@ def _problems(manifest: Manifest, rules: FilterRules) -> Iterator[str]:
     yield from routing_refusals(manifest, hosts=rules.hosts, namespace=rules.namespace, issuer=rules.issuer)
     if (spec := pod_spec(manifest)) is not None:
         yield from _pod_problems(spec, rules)
+        yield from _other_networks(pod_metadata(manifest))
         yield from pod_violations(spec, pod_metadata(manifest), rules.pod_security)
 
 
@@ -234,6 +244,12 @@ def _pod_problems(spec: Mapping[str, Any], rules: FilterRules) -> Iterator[str]:
         if reads_secret(spec, name):
             yield f"a volume or variable reads Secret {name}, which is only for pulling images"
     yield from scheduling_refusals(spec, rules.scheduling, namespace=rules.namespace)
+
+
+def _other_networks(metadata: Mapping[str, Any]) -> Iterator[str]:
+    for key in _mapping(metadata.get("annotations")):
+        if str(key).startswith(_OF_NETWORKS):
+            yield f"the pods' annotation {key} would attach them to other networks"
 
 
 def _late_ends(spec: Mapping[str, Any]) -> Iterator[str]:
