@@ -134,13 +134,16 @@ PULL = {"name": "pull", "namespace": "admin"}
 
 
 @pytest.mark.parametrize(
-    "credentials",
+    "more",
     [
         {"imagePullSecret": {"secretRef": PULL}},
+        {"imagePullSecret": {"generatePerNamespace": False}},
         {"repositories": [{"prefixes": ["{namespace}"], "pullSecretRef": PULL}]},
+        {"repositories": [{"prefixes": ["{namespace}"]}]},
+        {"allowedNamespaces": {"names": ["shop"]}},
     ],
 )
-def test_the_rules_of_a_registry_that_only_has_credentials_to_pull_hold(credentials: dict[str, Any]) -> None:
-    private = registry(auth=None, **credentials)
+def test_the_rules_of_a_registry_without_credentials_to_push_hold(more: dict[str, Any]) -> None:
+    private = registry(auth=None, **more)
     assert image_refusal([private], SHOP, "registry.example.com/bank/app:1")
     assert not image_refusal([private], SHOP, "registry.example.com/shop/app:1")

@@ -56,10 +56,10 @@ def registry_refusal(registry: Registry, team: TeamNamespace, image: ImageRefere
 def image_refusal(registries: Iterable[Registry], team: TeamNamespace, text: str) -> str:
     """Return why a namespace may not run this image; empty if it may.
 
-    The rules of a Registry with credentials hold whether or not the project names it: a node may have the
-    image already, and would run it without asking for credentials.
+    The rules of a Registry with credentials, or with rules of its own, hold whether or not the project names it: a
+    node may have the image already, or credentials of its own, as in many clouds.
     """
-    private = [registry for registry in registries if _has_credentials(registry)]
+    private = [registry for registry in registries if _is_private(registry)]
     if not private:
         return ""
     try:
@@ -80,13 +80,11 @@ def image_refusal(registries: Iterable[Registry], team: TeamNamespace, text: str
     return refusals[0] if refusals and all(refusals) else ""
 
 
-def _has_credentials(registry: Registry) -> bool:
-    """Return whether the Registry has images that not everybody can pull."""
-    return (
-        registry.spec.auth is not None
-        or registry.spec.image_pull_secret.secret_ref is not None
-        or any(grant.pull_secret_ref is not None for grant in registry.spec.repositories or ())
-    )
+def _is_private(registry: Registry) -> bool:
+    """Return whether the Registry has images that not every team may run."""
+    spec, pull = registry.spec, registry.spec.image_pull_secret
+    has_credentials = spec.auth is not None or pull.secret_ref is not None or not pull.generate_per_namespace
+    return has_credentials or spec.allowed_namespaces is not None or bool(spec.repositories)
 
 
 def pull_secret_names(registries: Iterable[Registry]) -> list[str]:
