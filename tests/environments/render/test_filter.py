@@ -591,6 +591,12 @@ def test_scheduling_fields_of_a_wrong_type_crash_nothing(nonsense: Any) -> None:
         assert refusals(deployment(**pod))
 
 
+@pytest.mark.parametrize("nonsense", ["x", 5, ["x"], {"x": 1}])
+def test_a_sysctl_whose_name_is_not_a_text_is_refused(nonsense: Any) -> None:
+    (refusal,) = refusals(deployment(securityContext={"sysctls": [{"name": nonsense, "value": "1"}]}))
+    assert "securityContext.sysctls sets" in refusal
+
+
 @pytest.mark.parametrize(
     "pod",
     [

@@ -121,11 +121,12 @@ async def test_a_chart_that_ignores_the_image_causes_a_warning(
     assert "no container of the chart runs registry.example.com/team/app" in rendered.warnings[0]
 
 
+@pytest.mark.parametrize("env", ["[]", '[{"name": ["DEBUG"]}]'])
 async def test_variables_that_the_chart_ignores_cause_a_warning(
-    renderer: Renderer, checkout: WriteCheckout
+    renderer: Renderer, checkout: WriteCheckout, env: str
 ) -> None:
     rendered = await render(
-        renderer, checkout, {"chart/templates/a.yaml": DEPLOYMENT.replace("{{ toJson .Values.env }}", "[]")},
+        renderer, checkout, {"chart/templates/a.yaml": DEPLOYMENT.replace("{{ toJson .Values.env }}", env)},
         image=IMAGE, variables=(EnvVar(name="DEBUG", value="true"),), env_from=[{"secretRef": {"name": "database"}}],
     )  # fmt: skip
     assert rendered.warnings == (

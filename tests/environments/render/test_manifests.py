@@ -169,6 +169,16 @@ async def test_an_ingress_of_several_hosts_is_not_changed(
     ]
 
 
+async def test_a_variable_whose_name_is_not_a_text_is_left_to_the_api_server(
+    renderer: Renderer, checkout: WriteCheckout
+) -> None:
+    text = workload("app:1").replace("image:", "env: [{name: [A], value: b}], image:")
+    rendered = await render(
+        renderer, checkout, {"deploy/a.yaml": text}, variables=(EnvVar(name="A", value="1"),)
+    )
+    assert containers(rendered)[0]["env"] == [{"name": ["A"], "value": "b"}, {"name": "A", "value": "1"}]
+
+
 async def test_invalid_containers_are_ignored(renderer: Renderer, checkout: WriteCheckout) -> None:
     text = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: {containers: x}}}\n"
     rendered = await render(

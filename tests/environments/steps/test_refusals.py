@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -41,6 +42,53 @@ async def test_a_field_of_a_wrong_type_is_named_and_the_next_commit_that_has_it_
     tenant.systems.renderer.objects = [deployment("web", "app:1"), service("web")]
     await tenant.environment(commit="two")
     await tenant.ready()
+
+
+def daemon_set(**pods: Any) -> dict[str, Any]:
+    """Return a DaemonSet whose pod template has these fields."""
+    made = copy.deepcopy({**deployment("web", "app:1"), "kind": "DaemonSet"})
+    del made["spec"]["replicas"]
+    made["spec"]["template"] |= pods
+    return made
+
+
+def pods_with(**fields: Any) -> dict[str, Any]:
+    """Return the spec of a pod template with these fields."""
+    return {"spec": {**daemon_set()["spec"]["template"]["spec"], **fields}}
+
+
+@pytest.mark.parametrize(
+    ("field", "pods"),
+    [
+        ("volumes", pods_with(volumes=[{"name": "files", "image": "app:1"}])),
+        ("metadata", {"metadata": "text"}),
+    ],
+)
+async def test_a_field_of_a_pod_that_has_a_wrong_type_is_named(
+    tenant: Tenant, field: str, pods: dict[str, Any]
+) -> None:
+    await deploy(tenant, daemon_set())
+    tenant.systems.renderer.objects = [daemon_set(**pods), service("web")]
+    request = {"metadata": {"annotations": {"catalyst.dev/redeploy-requested": "now"}}}
+    await tenant.client.patch(Environment, "one", request, namespace=tenant.home)
+    message = await failed(tenant, "DeploymentReady", "Rejected")
+    assert "the API server rejected DaemonSet web" in message
+    assert field in message
+
+
+async def deploy(tenant: Tenant, workload: dict[str, Any]) -> None:
+    tenant.systems.renderer.objects = [workload, service("web")]
+    await tenant.start()
+    await tenant.project()
+    await tenant.environment()
+    await tenant.ready()
+
+
+async def test_a_node_selector_of_a_wrong_type_does_not_keep_an_environment_awake(tenant: Tenant) -> None:
+    await deploy(tenant, daemon_set())
+    tenant.systems.renderer.objects = [daemon_set(**pods_with(nodeSelector="text")), service("web")]
+    await tenant.environment(suspended=True)
+    await tenant.reaches("one", "Ready", "False", "Suspended")
 
 
 async def test_a_field_that_does_not_exist_is_named(tenant: Tenant) -> None:

@@ -55,7 +55,7 @@ def _pod_baseline(spec: Mapping[str, Any], metadata: Mapping[str, Any]) -> Itera
     context = _dict(spec.get("securityContext"))
     yield from _context_baseline(context)
     for sysctl in _dicts(context.get("sysctls")):
-        if sysctl.get("name") not in _SYSCTLS:
+        if str(sysctl.get("name")) not in _SYSCTLS:
             yield f"securityContext.sysctls sets {sysctl.get('name')}"
     for name, value in _dict(metadata.get("annotations")).items():
         allowed = value in ("", "runtime/default") or str(value).startswith("localhost/")

@@ -119,7 +119,7 @@ def _has_env_as_map(chart: Path) -> bool:
 def _unused(objects: Sequence[Manifest], injected: Injected) -> Iterator[str]:
     """Yield a warning for each variable of the environment that no container of the chart uses."""
     every = [container for spec in filter(None, map(pod_spec, objects)) for container in containers(spec)]
-    set_here = {each.get("name") for container in every for each in entries(container, "env")}
+    set_here = {str(each.get("name")) for container in every for each in entries(container, "env")}
     if missing := [variable.name for variable in injected.variables if variable.name not in set_here]:
         yield f"no container of the chart sets {', '.join(missing)}: use .Values.env in its templates"
     sources = [each for container in every for each in entries(container, "envFrom")]

@@ -98,7 +98,7 @@ def _add_variables(container: dict[str, Any], injected: Injected) -> None:
         kept = [
             each
             for each in _list(container, "env")
-            if not (isinstance(each, dict) and each.get("name") in values)
+            if not (isinstance(each, dict) and str(each.get("name")) in values)
         ]
         container["env"] = [*kept, *({"name": name, "value": value} for name, value in values.items())]
     if injected.env_from:

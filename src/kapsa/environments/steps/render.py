@@ -133,7 +133,8 @@ def _foreign_image(visit: StepRun, manifest: Manifest) -> str:
         return ""
     registries = visit.ctx.list(Registry, namespace="")
     images = [container.get("image") for container in containers(spec)]
-    images += [(volume.get("image") or {}).get("reference") for volume in entries(spec, "volumes")]
+    mounted = [volume.get("image") for volume in entries(spec, "volumes")]
+    images += [volume.get("reference") for volume in mounted if isinstance(volume, dict)]
     for text in dict.fromkeys(str(image) for image in images if image):
         if why := image_refusal(registries, visit.team, text):
             return f"it may not run {text}: {why}"
@@ -151,7 +152,10 @@ def _redeployed(manifest: Manifest, request: str | None) -> Manifest:
     """Return a workload whose pods are replaced at each new request. A Job runs once, and is left alone."""
     if not request or manifest["kind"] not in _REPLACED:
         return manifest
-    template = dict(manifest["spec"].get("template") or {})
-    metadata = dict(template.get("metadata") or {})
+    template = manifest["spec"]["template"]
+    metadata = template.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        return manifest  # the API server names the field
+    metadata = dict(metadata)
     metadata["annotations"] = {**(metadata.get("annotations") or {}), REDEPLOY_REQUESTED: request}
     return {**manifest, "spec": {**manifest["spec"], "template": {**template, "metadata": metadata}}}

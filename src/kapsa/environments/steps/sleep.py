@@ -87,6 +87,7 @@ def suspend(manifest: Manifest) -> Manifest:
         case "DaemonSet":
             spec = copy.deepcopy(manifest["spec"])
             pod = spec["template"].setdefault("spec", {})
-            pod["nodeSelector"] = {**(pod.get("nodeSelector") or {}), SUSPENDED_NODES: "true"}
+            chosen = pod.get("nodeSelector")
+            pod["nodeSelector"] = {**(chosen if isinstance(chosen, dict) else {}), SUSPENDED_NODES: "true"}
             return {**manifest, "spec": spec}
     return manifest
