@@ -381,6 +381,42 @@ async def test_an_approval_is_withdrawn_from_what_runs_while_the_next_push_waits
     assert await deployments_of(tenant) == []
 
 
+async def push_what_does_not_render(tenant: Tenant) -> str:
+    """Ask for another commit of the pull request, while the approved one serves. Returns that commit."""
+    await tenant.project()
+    await tenant.environment(source=FORK)
+    await approve(tenant)
+    await tenant.ready()
+    tenant.systems.renderer.error = Refused("no such path")
+    return commit_of("push")
+
+
+async def test_an_approval_is_withdrawn_while_a_trusted_commit_fails_to_render(tenant: Tenant) -> None:
+    pushed = await push_what_does_not_render(tenant)
+    assert tenant.systems.git.push("pages", "push") == pushed
+    await tenant.environment(source={"commitSha": pushed, "prNumber": 7})
+    await tenant.reaches("one", "DeploymentReady", "False", "Refused")
+    assert await serves(tenant)
+    await withdraw(tenant)
+    await tenant.sandbox.until(lambda: is_stopped(tenant), "nothing of the former commit runs", seconds=120)
+    tenant.systems.renderer.error = None
+    await tenant.environment(source={"commitSha": pushed, "prNumber": 7}, ttl="24h")
+    assert (await tenant.ready()).status.commit_sha == pushed
+
+
+async def test_an_approved_version_keeps_serving_while_its_approved_successor_fails_to_render(
+    tenant: Tenant,
+) -> None:
+    pushed = await push_what_does_not_render(tenant)
+    await tenant.environment(source={"commitSha": pushed, "prNumber": 7})
+    await tenant.reaches("one", "Ready", "False", "ApprovalRequired")
+    approved = {"metadata": {"annotations": {APPROVED_COMMIT: pushed}}}
+    await tenant.client.patch(Environment, "one", approved, namespace=tenant.home)
+    await tenant.reaches("one", "DeploymentReady", "False", "Refused")
+    await tenant.clock.sleep(7)
+    assert await serves(tenant)
+
+
 async def test_an_approval_is_withdrawn_from_objects_of_a_rejected_deployment(tenant: Tenant) -> None:
     rejected = deployment("web-2", "app:2")
     rejected["spec"]["replicas"] = -1

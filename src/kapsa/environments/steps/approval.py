@@ -14,13 +14,14 @@ from kapsa.environments.namespace_objects.apply_set import applied_commit, membe
 from kapsa.environments.namespace_objects.builds import EnvironmentBuilds
 from kapsa.environments.namespace_objects.removal import LOOK_AGAIN_SECONDS, delete_with_pods, going
 from kapsa.environments.resources.environment import Phase
-from kapsa.environments.sources.trust import is_trusted
+from kapsa.environments.sources.trust import is_approved, is_trusted, is_undecided
 from kapsa.environments.step_run import StepRun
 from kapsa.environments.steps.step import Done, Outcome, Waiting
 
 __all__ = ["ApprovalStep"]
 
 _REASON = "ApprovalRequired"
+_WITHDRAWN = "the approval of the deployed commit was withdrawn"
 _WORKLOADS = frozenset({"Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob"})
 
 
@@ -36,6 +37,9 @@ class ApprovalStep:
 
     async def run(self, visit: StepRun) -> Outcome:
         if visit.trusted:
+            after = await _stop(visit) if _is_withdrawn(visit) else None
+            if after is not None:
+                return Waiting(message=_WITHDRAWN, reason="Stopping", after=after)
             return Done("the commit is trusted")
         await self._owned.delete_all(visit.environment, visit.ctx)
         after = await _stop(visit) if _has_lost_trust(visit) else None
@@ -48,6 +52,22 @@ def _has_lost_trust(visit: StepRun) -> bool:
     if applied is None:
         return bool(members(visit))
     return not is_trusted(visit.environment, visit.project, applied)
+
+
+def _is_withdrawn(visit: StepRun) -> bool:
+    """Return whether the deployed commit is not trusted any longer, although the requested one is.
+
+    One whose approval was replaced by that of the requested commit keeps serving until this is deployed.
+    """
+    environment, deployed = visit.environment, visit.environment.status.commit_sha
+    return (
+        deployed is not None
+        and deployed != visit.commit
+        and deployed == applied_commit(visit)
+        and not is_approved(environment, visit.commit)
+        and not is_undecided(environment, deployed)
+        and not is_trusted(environment, visit.project, deployed)
+    )
 
 
 def _request(visit: StepRun) -> str:
@@ -71,7 +91,5 @@ async def _stop(visit: StepRun) -> float | None:
     if left:
         visit.ctx.condition("DeploymentReady", False, reason="Stopping", message=going(left))
         return LOOK_AGAIN_SECONDS
-    visit.ctx.condition(
-        "DeploymentReady", False, reason=_REASON, message="the approval of the deployed commit was withdrawn"
-    )
+    visit.ctx.condition("DeploymentReady", False, reason=_REASON, message=_WITHDRAWN)
     return None
