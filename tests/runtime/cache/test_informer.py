@@ -136,6 +136,28 @@ async def test_a_compacted_history_relists(fixture: InformerFixture, faults: Fau
     assert fixture.delivered == ["Added a", "Deleted a", "Added b"]
 
 
+async def test_watches_that_expire_right_after_each_list_are_retried_with_back_off(
+    fixture: InformerFixture, faults: FaultPlan
+) -> None:
+    faults.add(FaultRule(action=Answer(code=422, reason="Invalid"), verb="watch", resource="configmaps"))
+    rule = FaultRule(action=Answer(code=410, reason="Expired"), verb="watch", resource="configmaps", times=0)
+    faults.add(rule)
+    await fixture.make("a")
+    await fixture.start()
+    await fixture.wait(300)
+    assert 12 <= rule.fired <= 30
+    faults.clear()
+    await fixture.wait(31)
+    await fixture.make("b")
+    await fixture.wait()
+    assert fixture.names == ["a", "b"]
+    relists = fixture.informer.relists
+    faults.order(Expire(), client="informer")
+    await fixture.make("c")
+    await fixture.wait(0.5)
+    assert fixture.informer.relists == relists + 1, "it had delivered an event: it is listed again at once"
+
+
 async def test_the_previous_state_is_served_until_the_new_list_is_complete(
     fixture: InformerFixture, faults: FaultPlan
 ) -> None:

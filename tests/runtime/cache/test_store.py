@@ -294,6 +294,24 @@ def test_a_write_that_a_restore_of_the_server_lost_is_not_read_after_the_relist(
     assert store.get(WEB) == stored(version=10)
 
 
+def test_an_object_whose_delete_a_restore_of_the_server_lost_is_read_after_the_relist() -> None:
+    store = Store()
+    store.replace([stored(version=10)], "10")
+    store.upsert(stored("other", version=20))
+    store.note_delete(WEB, "uid-web")
+    assert store.get(WEB) is None
+    store.replace([stored(version=10)], "15")
+    assert store.get(WEB) == stored(version=10)
+
+
+def test_an_object_deleted_while_a_relist_was_under_way_is_not_read() -> None:
+    store = Store()
+    store.replace([stored(version=10)], "10")
+    store.note_delete(WEB, "uid-web")
+    store.replace([stored(version=10)], "20")
+    assert store.get(WEB) is None
+
+
 def test_a_write_made_while_a_relist_was_under_way_is_still_read() -> None:
     store = Store()
     store.replace([stored(version=10)], "10")

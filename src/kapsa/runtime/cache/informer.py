@@ -5,7 +5,7 @@ States and their transitions:
     IDLE ──start──▶ LISTING ──whole list swapped in──▶ WATCHING ──stream ends──▶ WATCHING, from where it was
                       ▲  │                               │  │
                       │  │ error                   error │  └─410 Gone, silence, older version──▶ LISTING
-                      │  ▼                               ▼
+                      │  ▼             or 410 repeatedly ▼
                       ├── BACKING_OFF ◀──────────────────┘      then LISTING, or WATCHING if the version is known
                       └── MISSING        the cluster does not serve the kind (yet); then LISTING
     any ──refresh──▶ LISTING
@@ -162,6 +162,8 @@ class Informer:
         self._version = ""
         self._can_stream_lists = True
         self._failures = 0
+        self._expiries = 0
+        """Watches in a row that expired before they delivered anything."""
         self._bookmarks = False
         self.last_progress = self._clock.monotonic()
         """The time of the last event, on the clock's monotonic time."""
@@ -270,9 +272,13 @@ class Informer:
     def _after(self, error: Exception) -> State:
         """Return the state that follows an error."""
         if isinstance(error, Expired) and self.state is State.WATCHING:
-            _log.info("watch expired, listing again", watch=str(self.scope))
             self._version = ""
-            return State.LISTING
+            self._expiries += 1
+            if self._expiries == 1:
+                _log.info("watch expired, listing again", watch=str(self.scope))
+                return State.LISTING
+            # A server that forgets faster than it lists would be asked for one list after another.
+            self._failures = self._expiries - 2
         if isinstance(error, _RestoredServerError):
             _log.warning("server went back, listing again", watch=str(self.scope), versions=str(error))
             self._version = ""
@@ -408,6 +414,7 @@ class Informer:
         return State.WATCHING
 
     def _process(self, event: WatchEvent[bytes] | Bookmark) -> None:
+        self._expiries = 0
         if isinstance(event, Bookmark):
             if 0 <= version_number(event.resource_version) < version_number(self._version):
                 raise _RestoredServerError(f"from {self._version} to {event.resource_version}")

@@ -203,8 +203,9 @@ class Store:
         }
         self._rebuild_indexes()
         if 0 <= version_number(resource_version) < self._delivered:
-            # The server has gone back, as after a restore of etcd: our later writes may be lost.
+            # The server has gone back, as after a restore of etcd: our later writes and deletes may be lost.
             self._written.clear()
+            self._deleted.clear()
         self._delivered = -1
         self.caught_up(resource_version)
         return changes
