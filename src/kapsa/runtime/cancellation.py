@@ -10,10 +10,10 @@ T = TypeVar("T")
 
 
 async def await_user_code(work: Awaitable[T]) -> T:
-    """Return the result of a method of a controller or webhook.
+    """Return the result of a method of a controller, a webhook, an event source or a provider of clusters.
 
     A `CancelledError` although this task was not cancelled comes from something that the method awaited. It
-    becomes a `RuntimeError`: passed on, it would end the worker or the caller's connection.
+    becomes a `RuntimeError`: passed on, it would end the worker, the caller's connection or the source for good.
     """
     task = asyncio.current_task()
     assert task is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -69,6 +70,24 @@ async def test_a_source_that_fails_is_started_again_and_the_controller_goes_on(h
     await harness.clock.sleep(60)
     assert flaky.starts == 4
     assert sorted(controller.runs) == ["a", "b"]
+
+
+async def test_a_source_is_started_again_after_something_it_awaited_was_cancelled(harness: Harness) -> None:
+    attempts = 0
+
+    async def changed() -> list[tuple[str, str]]:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            abandoned = asyncio.get_running_loop().create_future()
+            abandoned.cancel()
+            await abandoned
+        return [("default", "b")]
+
+    controller = await start(harness, Polling(changed, every=60))
+    await harness.clock.sleep(30)
+    assert attempts == 2
+    assert controller.runs == ["b"]
 
 
 async def test_a_source_of_a_sharded_controller_runs_once_and_wakes_the_keys_of_all_shards(

@@ -35,19 +35,19 @@ class Announced:
     """A provider whose set of clusters the test decides."""
 
     def __init__(self, clusters: Mapping[str, MemberCluster]) -> None:
-        self._changes: asyncio.Queue[ClusterSet | Exception] = asyncio.Queue()
+        self._changes: asyncio.Queue[ClusterSet | BaseException] = asyncio.Queue()
         self.announce(clusters)
 
     def announce(self, clusters: Mapping[str, MemberCluster]) -> None:
         self._changes.put_nowait(dict(clusters))
 
-    def fail(self) -> None:
-        self._changes.put_nowait(OSError("the inventory is not reachable"))
+    def fail(self, error: BaseException | None = None) -> None:
+        self._changes.put_nowait(error or OSError("the inventory is not reachable"))
 
     async def clusters(self, clock: Clock) -> AsyncIterator[ClusterSet]:
         while True:
             change = await self._changes.get()
-            if isinstance(change, Exception):
+            if isinstance(change, BaseException):
                 raise change
             yield change
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -157,18 +158,28 @@ async def test_a_cluster_that_comes_back_waits_for_the_runs_of_its_first_stay(ha
         assert max(most) == 1
 
 
-async def test_a_provider_that_fails_keeps_its_clusters_and_is_started_again(harness: Harness) -> None:
+@pytest.mark.parametrize(
+    ("failure", "reported"),
+    [
+        (OSError("the inventory is not reachable"), "OSError: the inventory is not reachable"),
+        (asyncio.CancelledError(), "RuntimeError: something it awaited was cancelled"),
+    ],
+    ids=["an error", "a cancelled call"],
+)
+async def test_a_provider_that_fails_keeps_its_clusters_and_is_started_again(
+    harness: Harness, failure: BaseException, reported: str
+) -> None:
     async with members(harness, "eu", "us") as clusters:
         eu, us = clusters["eu"], clusters["us"]
         provider = Announced({"eu": eu.cluster()})
         running = await harness.start(Operator(controllers=[recorder()], clusters=provider))
         await harness.settle()
-        provider.fail()
+        provider.fail(failure)
         await eu.harness.apply(app())
         await harness.clock.sleep(0.5)
         ready, report = running.health.report(running.health.ready)
         assert ready
-        assert "[~] clusters: the provider of clusters failed, 1 clusters are kept: OSError" in report
+        assert f"[~] clusters: the provider of clusters failed, 1 clusters are kept: {reported}" in report
         await harness.settle()
         assert await config(eu) == "eu"
         provider.announce({"us": us.cluster()})

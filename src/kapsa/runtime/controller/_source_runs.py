@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import structlog
 
+from kapsa.runtime.cancellation import await_user_code
 from kapsa.runtime.clock import Clock
 from kapsa.runtime.controller.sources import EventSource, Wake
 from kapsa.runtime.controller.work.workqueue import Backoff
@@ -56,7 +57,7 @@ class SourceRuns:
         while True:
             began = self._clock.monotonic()
             try:
-                await source.run(self._wake, self._clock)
+                await await_user_code(source.run(self._wake, self._clock))
                 _log.error(
                     "event source ended, it is started again",
                     controller=self._controller,

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import structlog
 
+from kapsa.runtime.cancellation import await_user_code
 from kapsa.runtime.client.client import Client
 from kapsa.runtime.clock import Clock
 from kapsa.runtime.controller.work.workqueue import Backoff
@@ -63,6 +64,8 @@ class Members:
         self._follower: asyncio.Task[None] | None = None
         self._listed = False
         self._trouble = ""
+        self._failures = 0
+        """Failures of the provider since its last set."""
         self.stuck: list[str] = []
         """The runs that ignored their cancellation at the stop, each with its cluster."""
 
@@ -92,21 +95,23 @@ class Members:
         self._follower = asyncio.create_task(self._follow(), name="clusters")
 
     async def _follow(self) -> None:
-        failures = 0
         while True:
             try:
-                async for clusters in self._provider.clusters(self._clock):
-                    self._set(clusters)
-                    failures = 0
+                await await_user_code(self._receive())
                 error = "it ended"
             except Exception as raised:
                 error = f"{type(raised).__name__}: {raised}"
-            failures += 1
+            self._failures += 1
             self._trouble = (
                 f"the provider of clusters failed, {len(self._members)} clusters are kept: {error}"
             )
             _log.error("provider of clusters failed: the present clusters are kept", error=error)
-            await self._clock.sleep(_BACKOFF.delay(failures))
+            await self._clock.sleep(_BACKOFF.delay(self._failures))
+
+    async def _receive(self) -> None:
+        async for clusters in self._provider.clusters(self._clock):
+            self._set(clusters)
+            self._failures = 0
 
     def _set(self, clusters: ClusterSet) -> None:
         """Start what is new, stop what is gone, reconnect what has changed."""
