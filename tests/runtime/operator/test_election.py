@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kapsa.devcluster.faults import Answer, Cut, Delay, Drop, FaultPlan, FaultRule
-from kapsa.runtime import ClientError, Context, LeaderElection, Operator, WriteRefused
+from kapsa.runtime import ClientError, Context, Informer, LeaderElection, Operator, WriteRefused
 from kapsa.runtime.clock import SystemClock
 from kapsa.runtime.testing import Harness
 from tests.runtime.sample_app import App, Recorder, app, config_map
@@ -76,6 +76,30 @@ async def test_a_new_leader_reports_which_watches_it_waits_for_and_how_long(
     assert begin["controller"] == "app"
     assert sorted(begin["watches"]) == ["example.com/v1/App", "v1/ConfigMap"]
     assert 30 < by_event["watches caught up"]["seconds"] < 90
+
+
+async def test_a_leader_whose_watches_could_not_be_confirmed_tries_again(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await harness.install(App)
+    await harness.apply(app("a"))
+    (first, _), (second, waiting) = replica(), replica()
+    await harness.start(first, name="first")
+    await harness.clock.sleep(5)
+    await harness.start(second, name="second")
+    await harness.clock.sleep(5)
+    failures = iter([RuntimeError("unexpected")])
+    refresh = Informer.refresh
+
+    def fails_once(informer: Informer, since: float) -> None:
+        if (failure := next(failures, None)) is not None:
+            raise failure
+        refresh(informer, since)
+
+    monkeypatch.setattr(Informer, "refresh", fails_once)
+    await harness.stop("first")
+    await harness.clock.sleep(30)
+    assert waiting.runs == ["a"]
 
 
 async def test_a_lease_released_on_stop_is_taken_over_at_once(harness: Harness) -> None:

@@ -47,6 +47,7 @@ _log = structlog.get_logger(__name__)
 _RIGHTS_RETRY_SECONDS = 10.0
 _FIRST_ATTEMPT_SECONDS = 2.0
 """The longest wait for the first attempt to take the lease. Then the watches start anyway."""
+_CONFIRM_RETRY_SECONDS = 5.0
 _REPORTED_TROUBLES = 3
 """Failed checks of one cluster that its summary lists."""
 
@@ -202,13 +203,12 @@ class ClusterRun:
             elector.enter()
             lost = asyncio.create_task(elector.wait_until_lost())
             since = elector.leading_since
-            fresh = asyncio.create_task(self._confirm_watches(reconciler, since))
+            fresh = asyncio.create_task(self._keep_confirming(reconciler, since))
             try:
                 await asyncio.wait((lost, fresh), return_when=asyncio.FIRST_COMPLETED)
                 # A start queues all resources, and all shards start after the same list.
                 await self._turn.wait()
                 if fresh.done() and not lost.done():
-                    fresh.result()  # a confirmation that failed confirms nothing
                     self._start_controller(reconciler, since=since)
                 await lost
             finally:
@@ -231,6 +231,15 @@ class ClusterRun:
     def _start_controller(self, reconciler: Reconciler, *, since: float = float("-inf")) -> None:
         _log.info("controller started", controller=reconciler.name)
         reconciler.start(since=since)
+
+    async def _keep_confirming(self, reconciler: Reconciler, since: float) -> None:
+        """Confirm the watches, again after a failure: a leader whose controller never starts would look healthy."""
+        while True:
+            try:
+                return await self._confirm_watches(reconciler, since)
+            except Exception:
+                _log.exception("watches not confirmed, trying again", controller=reconciler.name)
+                await self._clock.sleep(_CONFIRM_RETRY_SECONDS)
 
     async def _confirm_watches(self, reconciler: Reconciler, since: float) -> None:
         """Wait until every watch of the controller has delivered a list that was requested since then."""
