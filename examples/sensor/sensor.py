@@ -56,8 +56,8 @@ class Subscriptions:
                 async for message in self._subscribe(topic):
                     self.latest[key] = message
                     wake(key.namespace, key.name)
-            except OSError:
-                pass  # the stream broke: open it again
+            except (OSError, ValueError):
+                pass  # the stream broke, or sent a line that is too long: open it again
             await clock.sleep(5)
 
 

@@ -14,18 +14,18 @@ class FakeBroker:
     """A broker with streams that tests send to and break off."""
 
     def __init__(self) -> None:
-        self.streams: dict[str, asyncio.Queue[str | None]] = {}
+        self.streams: dict[str, asyncio.Queue[str | Exception]] = {}
 
     async def subscribe(self, topic: str) -> AsyncIterator[str]:
         stream = self.streams[topic] = asyncio.Queue()
         try:
-            while (message := await stream.get()) is not None:
+            while not isinstance(message := await stream.get(), Exception):
                 yield message
-            raise ConnectionResetError("the stream broke")
+            raise message
         finally:
             del self.streams[topic]
 
-    def send(self, topic: str, message: str | None) -> None:
+    def send(self, topic: str, message: str | Exception) -> None:
         self.streams[topic].put_nowait(message)
 
     def operator(self) -> Operator:
@@ -67,12 +67,17 @@ async def test_a_sensor_shows_the_last_message_of_its_topic_until_it_is_deleted(
     assert [each for each in surplus if "events" not in each and "leases" not in each] == []
 
 
-async def test_a_stream_that_broke_is_opened_again(harness: NamespacedHarness) -> None:
+@pytest.mark.parametrize(
+    "failure",
+    [ConnectionResetError("the stream broke"), ValueError("chunk exceed the limit")],
+    ids=["it broke", "a line is too long"],
+)
+async def test_a_stream_that_failed_is_opened_again(harness: NamespacedHarness, failure: Exception) -> None:
     broker = FakeBroker()
     await harness.run(broker.operator())
     await harness.apply(Sensor, "cellar", topic="cellar/temperature")
     await follows(harness, broker, "cellar/temperature")
-    broker.send("cellar/temperature", None)
+    broker.send("cellar/temperature", failure)
     await follows(harness, broker)
     await follows(harness, broker, "cellar/temperature")
     broker.send("cellar/temperature", "13")
