@@ -7,7 +7,7 @@ from typing import Any, assert_type
 import msgspec
 import pytest
 
-from kapsa.devcluster.faults import Drop, FaultPlan, FaultRule
+from kapsa.devcluster.faults import Answer, Drop, FaultPlan, FaultRule
 from kapsa.runtime import Backoff, Context, Operator, Owns, Quantity, Reads, Requeue
 from kapsa.runtime.generate.rbac import grants
 from kapsa.runtime.testing import Harness
@@ -340,6 +340,23 @@ async def test_a_delete_never_hits_a_later_object_of_the_same_name(harness: Harn
     await harness.apply(app("a"))
     await harness.settle()
     assert (await harness.get("v1/ConfigMap", "victim"))["data"] == {"new": "1"}
+
+
+async def test_a_delete_that_is_refused_with_409_is_tried_again(harness: Harness, faults: FaultPlan) -> None:
+    async def delete(resource: App, ctx: Context[App]) -> None:
+        if ctx.get("v1/ConfigMap", "refused") is not None:
+            await ctx.delete("v1/ConfigMap", "refused")
+
+    await harness.client.create(config_map("refused"), namespace="default")
+    refuse = FaultRule(
+        action=Answer(code=409, reason="Conflict"), verb="delete", resource="configmaps", times=3
+    )
+    faults.add(refuse)
+    await start(harness, owner(delete))
+    await harness.apply(app("a"))
+    await harness.settle()
+    assert refuse.fired == 3
+    assert await harness.get("v1/ConfigMap", "refused") is None
 
 
 async def test_reading_a_kind_that_is_not_declared_names_the_remedy(harness: Harness) -> None:

@@ -314,7 +314,9 @@ class Context(Generic[R]):
             left = await self.client.delete_object(
                 kind, name, namespace=namespace, uid=uid, propagation=propagation
             )
-        except (NotFound, Conflict):  # gone, or another object has its name by now
+        except (NotFound, Conflict) as error:
+            if isinstance(error, Conflict) and not _has_another_uid(error):
+                raise  # it is still there: refused by a webhook, for instance
             self._primary.record_delete(gvk, key, uid)
             return False
         if left is None:
@@ -444,6 +446,11 @@ class Context(Generic[R]):
         raise NotOursError(
             f"{gvk.kind} {key} is controlled by {other.kind} {other.name}: choose another name, or delete it first"
         )
+
+
+def _has_another_uid(refused: Conflict) -> bool:
+    """Return whether a delete was refused because another object has the name by now."""
+    return any(part in refused.message for part in ("UID in precondition", "UID in the precondition"))
 
 
 def _by_key(stored: StoredObject) -> Key:
