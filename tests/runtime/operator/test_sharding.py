@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from kapsa.devcluster.faults import Cut, Drop, FaultPlan, FaultRule
+from kapsa.devcluster.faults import Answer, Cut, Drop, FaultPlan, FaultRule
 from kapsa.runtime import Context, LeaderElection, Operator, Sharding, grants
 from kapsa.runtime.operator.shard_leases import owner_of
 from kapsa.runtime.testing import Harness
@@ -240,6 +240,64 @@ async def test_replicas_take_nothing_while_one_that_divides_the_keys_differently
     assert set(writers(harness, 0)) == {"before"}
     await harness.stop("before")
     await harness.clock.sleep(20)
+    assert after.shards.held == list(range(SHARDS))
+
+
+async def test_a_new_division_waits_for_the_runs_of_a_replica_that_stops(harness: Harness) -> None:
+    running: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+
+    async def slow(resource: App, ctx: Context[App]) -> None:
+        running[resource.name] += 1
+        most[resource.name] = max(most[resource.name], running[resource.name])
+        try:
+            await ctx.client.clock.sleep(20)
+        finally:
+            running[resource.name] -= 1
+
+    def slow_replica(shards: int) -> Operator:
+        controller = Recorder(slow, max_concurrent_reconciles=RESOURCES)
+        return Operator(controllers=[controller], sharding=Sharding(name="apps", shards=shards))
+
+    await harness.install(App)
+    await harness.start(slow_replica(4), name="before")
+    await harness.clock.sleep(60)
+    after = await harness.start(slow_replica(8), name="after")
+    await harness.clock.sleep(60)
+    await change_all(harness, "one")
+    await harness.clock.sleep(1)
+    assert sum(running.values()) == RESOURCES
+    await harness.stop("before")
+    await harness.clock.sleep(100)
+    assert after.shards is not None
+    assert after.shards.held == list(range(8))
+    assert set(most.values()) == {1}
+
+
+async def test_a_new_division_waits_for_a_replica_that_cannot_announce_itself(
+    harness: Harness, faults: FaultPlan
+) -> None:
+    await harness.install(App)
+    before = await harness.start(replica(shards=4), name="before")
+    await harness.clock.sleep(60)
+    faults.add(
+        FaultRule(
+            action=Answer(code=403, reason="Forbidden"),
+            client="before",
+            verb="patch",
+            resource="leases",
+            times=0,
+        )
+    )
+    after = await harness.start(replica(), name="after")
+    assert before.shards is not None
+    assert after.shards is not None
+    for _ in range(100):
+        await harness.clock.sleep(2)
+        assert after.shards.held == []
+    assert before.shards.held == [0, 1, 2, 3]
+    await harness.kill("before")
+    await harness.clock.sleep(60)
     assert after.shards.held == list(range(SHARDS))
 
 

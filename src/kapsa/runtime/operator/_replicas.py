@@ -1,7 +1,7 @@
 """The replicas of a sharded operator, each announced by a Lease of its own.
 
 A replica is live until its Lease has not changed for `duration` by the clock of the observer; the times in the Lease
-do not matter. Nothing depends on it but the balance of the shards.
+do not matter. Nothing depends on it but the balance of the shards: what makes them safe are their own Leases.
 """
 
 from __future__ import annotations

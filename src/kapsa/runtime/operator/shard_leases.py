@@ -13,6 +13,7 @@ import asyncio
 import hashlib
 import random
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import msgspec
 import structlog
@@ -30,6 +31,8 @@ _log = structlog.get_logger(__name__)
 _LEASE = "coordination.k8s.io/v1/Lease"
 _LABEL = "kapsa.dev/shards-of"
 """The label of the Leases of shards. That of the replicas' announcements is another."""
+_COUNT = "kapsa.dev/shards"
+"""The label of the Lease of a shard with the number of shards that its holder divides the keys into."""
 
 
 class Sharding(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +76,14 @@ def _weight(shard: int, replica: str) -> bytes:
     return hashlib.blake2b(f"{shard}/{replica}".encode(), digest_size=8).digest()
 
 
+class _Differing(msgspec.Struct, frozen=True):
+    """The Lease of a shard of another division, as this replica observed it."""
+
+    holder: str
+    version: str
+    expires_at: float
+
+
 class Shards:
     """The shards of one replica: those that it holds, and those that it should hold."""
 
@@ -109,6 +120,7 @@ class Shards:
             identity=identity,
             rng=rng,
         )
+        self._differing: dict[str, _Differing] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self.replicas: frozenset[str] = frozenset()
         """The live replicas, as this one last saw them."""
@@ -213,12 +225,35 @@ class Shards:
         for lease in leases.items:
             if (elector := electors.get(lease["metadata"]["name"])) is not None and not elector.is_leader:
                 elector.observe(lease)
+        self._observe_divisions(leases.items)
+
+    def _observe_divisions(self, leases: Iterable[dict[str, Any]]) -> None:
+        """Note the Leases that are held under another number of shards, each until it has not changed for its duration.
+
+        A replica that stops withdraws its announcement at once, and works on until its runs have ended.
+        """
+        now, before = self._clock.monotonic(), self._differing
+        self._differing = {}
+        for lease in leases:
+            metadata, spec = lease["metadata"], lease.get("spec") or {}
+            name, version, holder = metadata["name"], metadata["resourceVersion"], spec.get("holderIdentity")
+            own = str(self._sharding.shards)
+            if not holder or metadata["labels"].get(_COUNT, own) == own:
+                continue
+            last = before.get(name)
+            duration = max(float(spec.get("leaseDurationSeconds") or 0), self._sharding.lease_duration)
+            same = last is not None and last.version == version
+            self._differing[name] = (
+                last if same and last is not None else _Differing(holder, version, now + duration)
+            )
 
     async def _obstacle(self) -> str:
         """Return the reason for which no shard may be taken: a process that works on the same keys, divided differently."""
-        if self._replicas.differing:
+        now = self._clock.monotonic()
+        holders = {each.holder for each in self._differing.values() if now < each.expires_at}
+        if differing := holders | self._replicas.differing:
             return (
-                f"takes no shard while {min(self._replicas.differing)} divides the keys into another number of shards: "
+                f"takes no shard while {min(differing)} divides the keys into another number of shards: "
                 "stop the replicas of one of the two versions"
             )
         leader = await self._leader.holder()
@@ -277,5 +312,5 @@ def _elector(
         identity=identity,
         rng=rng,
         on_change=lambda held: on_change(election.name, held),
-        labels={_LABEL: sharding.name},
+        labels={_LABEL: sharding.name, _COUNT: str(sharding.shards)},
     )
