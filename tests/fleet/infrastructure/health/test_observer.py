@@ -17,6 +17,7 @@ from tests.fleet.infrastructure.health.operator_fixture import (
     DEPLOYMENT,
     DIGEST,
     KIND,
+    NAMESPACE,
     RELEASE,
     OperatorFixture,
     controller,
@@ -197,6 +198,23 @@ async def test_a_version_that_has_lost_its_controller_gives_no_evidence_to_a_gat
     await operator.client.apply(empty, force=True, field_manager="helm")
     check = check_of(await operator.observe(), CheckKind.PODS)
     assert (check.evidence, check.reason) == ((U, "ControllersGone") if before else (H, "NoWorkloads"))
+
+
+async def test_a_live_release_whose_controllers_cannot_be_read_gives_no_baseline(
+    busy_operator: OperatorFixture,
+) -> None:
+    operator = busy_operator
+    await operator.client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    empty = release_secret(2, labels={DEPLOYMENT_LABEL: str(DEPLOYMENT)})
+    await operator.client.apply(empty, force=True, field_manager="helm")
+    assert operator.cluster.faults is not None
+    forbidden = Answer(code=403, reason="Forbidden", message="pods is forbidden")
+    rule = operator.cluster.faults.add(FaultRule(resource="pods", action=forbidden, times=0))
+    with pytest.raises(ClusterUnreachable, match=f"the controllers of {RELEASE} cannot be read: .*forbidden"):
+        await operator.observer.record_baseline(CLUSTER, OPERATOR_ID, DIGEST, RELEASE)
+    operator.cluster.faults.remove(rule)
+    await operator.observer.record_baseline(CLUSTER, OPERATOR_ID, DIGEST, RELEASE)
+    assert check_of(await operator.observe(), CheckKind.PODS).reason == "NoWorkloads"
 
 
 async def test_a_tenth_of_the_resources_newly_broken_fails_and_what_was_broken_before_does_not(

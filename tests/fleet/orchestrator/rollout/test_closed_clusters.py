@@ -86,14 +86,15 @@ async def test_the_patience_for_one_trouble_is_not_used_up_by_another(
 
 
 @pytest.mark.parametrize("policy", OfflinePolicy)
-async def test_a_cluster_that_is_busy_when_its_plan_is_tried_again_is_not_offline(
-    database: Database, policy: Any
+@pytest.mark.parametrize("act", ["conflicts", "record_baseline"])
+async def test_a_cluster_that_is_busy_right_before_its_change_is_not_offline(
+    database: Database, policy: Any, act: str
 ) -> None:
     fleet = await started(database, "dev-1", "dev-2")
     busy = START + MINUTE + timedelta(seconds=40)
 
     async def trouble(call: str) -> None:
-        if call == "dev-1 conflicts" and fleet.now < busy:
+        if call == f"dev-1 {act}" and fleet.now < busy:
             raise ClusterUnreachable("the API server answered 503")
 
     fleet.clusters.on_call = trouble

@@ -114,12 +114,16 @@ class OperatorObserver:
         pod templates, if they are among the `additions` that the plan names. A live release with controllers is not
         followed by one without any. Leases that the live release holds now
         must be renewed after it: without this reading, one that no sweep has seen yet would not be missed.
+
+        Raises `ClusterUnreachable` if the controllers of the live release cannot be read.
         """
         async with self._transactions.transaction() as connection:
             origin = await self._store.chart_origin(connection, operator_id, chart_digest)
         async with self._reading(cluster_id, "operator.baseline", str(operator_id)) as reading:
             kinds = await reading.facts.kinds(await reading.facts.definitions(origin.crds))
             health = await self._read(reading, cluster_id, live, relative=False)
+            if unread := reading.unread.get(CheckKind.PODS):
+                raise ClusterUnreachable(f"the controllers of {live} cannot be read: {unread}")
             present = await _templates(reading, live, template_additions)
         async with self._transactions.transaction() as connection:
             planned = [FieldDrift(each.object, each.field, each.manager) for each in additions]
@@ -181,6 +185,7 @@ class OperatorObserver:
         facts = await reading.facts.facts(
             deployed, origin.chart_digest, origin.crds, memory, certificates=due
         )
+        reading.unread |= {check.kind: check.message for check in facts.unread}
         health, memory = judge_operator(facts, memory, baseline, self._limits, reading.now)
         drift = await self._drift(reading, release, stored, health.revision, read=not relative)
         if relative:
@@ -287,6 +292,8 @@ class _Reading:
         self.client = client
         self.now = now
         self.facts = ClusterHealthReading(client, now, metrics)
+        self.unread: dict[CheckKind, str] = {}
+        """The parts that could not be read, of whatever release, with the reason."""
 
 
 async def _templates(reading: _Reading, release: ReleaseRef, compare: CompareOwners) -> DriftReading:

@@ -36,6 +36,20 @@ async def prepare(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget
             f"{target.planned_revision}: retry the deployment, which plans it again"
         )
         return turn.stall("ChangedSincePlan", message)
+    try:
+        return await _prepared(turn, services, live)
+    except CredentialUnavailable:
+        raise
+    except ClusterUnreachable as error:
+        # It answered a moment ago: it is busy, which neither skips it nor lets the next stage begin without it.
+        waiting = turn.wait_or_give_up("Unreachable", str(error))
+        return msgspec.structs.replace(waiting, offline_since=None)
+
+
+async def _prepared(
+    turn: ClusterTurn, services: ClusterServices, live: tuple[ReleaseRecord, ...]
+) -> RolloutTarget:
+    target = turn.target
     history = await services.helm.history(target.cluster_id, target.next) if target.blue_green else live
     prepared = _intent(turn, live, history)
     if prepared.intent is None:
@@ -59,14 +73,7 @@ async def _taken(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget 
         return bundle
     # The fields that are left to their owners are not in the manifest.
     planned = turn.conflicts if turn.deployment.on_conflict is ConflictPolicy.TAKE else ()
-    try:
-        conflicts = await services.trials.conflicts(turn.cluster, turn.target.next, bundle.manifest)
-    except CredentialUnavailable:
-        raise
-    except ClusterUnreachable as error:
-        # It answered a moment ago: it is busy, which neither skips it nor lets the next stage begin without it.
-        waiting = turn.wait_or_give_up("Unreachable", str(error))
-        return msgspec.structs.replace(waiting, offline_since=None)
+    conflicts = await services.trials.conflicts(turn.cluster, turn.target.next, bundle.manifest)
     others = [each for each in conflicts if each not in planned]
     if not others:
         return None
