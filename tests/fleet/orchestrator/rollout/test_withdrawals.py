@@ -13,6 +13,7 @@ from kapsa.fleet.domain.registry.windows import ChangeFreeze
 from kapsa.fleet.domain.rollout.deployments import DeploymentPhase
 from kapsa.fleet.domain.rollout.targets import TargetStep
 from kapsa.fleet.infrastructure.postgres.database import Database
+from kapsa.fleet.orchestrator.ports.clusters import ClusterUnreachable
 from tests.fleet.examples import ADMIN, DEPLOYER, START
 from tests.fleet.orchestrator.rollout.rollouts import (
     BLUE_GREEN,
@@ -22,7 +23,7 @@ from tests.fleet.orchestrator.rollout.rollouts import (
     started,
     steps,
 )
-from tests.fleet.rollout_harness import NEW, OPERATOR_ID, RELEASE, RolloutHarness
+from tests.fleet.rollout_harness import NEW, OLD, OPERATOR_ID, RELEASE, RolloutHarness
 
 
 async def _withdraw(fleet: RolloutHarness, *clusters: str) -> Any:
@@ -79,6 +80,32 @@ async def test_a_cluster_that_waits_for_its_window_is_not_changed_to_a_withdrawn
     await fleet.run()
     assert fleet.clusters["dev-2"].completed == []
     assert (await fleet.targets(other.id))["dev-2"].reason == "VersionWithdrawn"
+
+
+@pytest.mark.parametrize("strategy", [CANARY, BLUE_GREEN], ids=["canary", "blue-green"])
+async def test_an_upgrade_that_waits_to_begin_is_not_made_to_a_withdrawn_version(
+    database: Database, strategy: Any
+) -> None:
+    fleet = await started(database, "dev-1", "dev-2")
+
+    async def busy(call: str) -> None:
+        if call == "dev-2 apply_crds":
+            raise ClusterUnreachable("the API server answered 503")
+
+    fleet.clusters.on_call = busy
+    other = await fleet.create(strategy, targets=fleet_selector("dev-2"))
+    await fleet.pass_time(timedelta(seconds=30))
+    assert (await steps(fleet, other))["dev-2"] in (TargetStep.UPGRADE, TargetStep.INSTALL_NEXT)
+    async with fleet.database.transaction() as connection:
+        await fleet.registry.withdraw(connection, OPERATOR_ID, "2.0.0", "it loses data")
+    fleet.clusters.on_call = None
+    await fleet.run()
+    assert fleet.clusters["dev-2"].completed == []
+    assert (await fleet.targets(other.id))["dev-2"].reason == "VersionWithdrawn"
+    await fleet.deployments.rollback(ADMIN, other.id, reason="it loses data")
+    await fleet.run()
+    assert (await fleet.deployment(other.id)).phase is DeploymentPhase.ROLLED_BACK
+    assert fleet.clusters["dev-2"].chart_of(RELEASE) == (1, OLD)
 
 
 async def test_a_plan_that_was_begun_before_a_withdrawal_is_not_carried_out_after_it(

@@ -84,7 +84,9 @@ STEPS: Mapping[TargetStep, Step] = {
     TargetStep.VALIDATE_REVERTED: validate_reverted,
 }
 _OPENS = frozenset({TargetStep.PREPARE, TargetStep.UPGRADE, TargetStep.INSTALL_NEXT})
-_BEFORE_START = frozenset({TargetStep.PREPARE, TargetStep.AWAIT_SWITCH})
+_BEFORE_START = frozenset(
+    {TargetStep.PREPARE, TargetStep.UPGRADE, TargetStep.INSTALL_NEXT, TargetStep.AWAIT_SWITCH}
+)
 _LEAVES = frozenset({TargetStep.VALIDATE, TargetStep.WATCH, TargetStep.REVERT})
 _TURNS_BACK = frozenset(
     {

@@ -15,6 +15,7 @@ from kapsa.fleet.orchestrator.rollout.approved_manifest import without_crds
 from kapsa.fleet.orchestrator.rollout.helm_failures import HELM_CONFLICT, shown_failure
 from kapsa.fleet.orchestrator.rollout.steps.approved_bundle import approved_bundle, opened_bundle
 from kapsa.fleet.orchestrator.rollout.turn import ClusterServices, ClusterTurn
+from kapsa.fleet.orchestrator.rollout.withdrawals import stall_if_withdrawn
 
 __all__ = ["upgrade"]
 
@@ -41,7 +42,8 @@ async def upgrade(turn: ClusterTurn, services: ClusterServices) -> RolloutTarget
             await services.helm.remove_pending(target.cluster_id, target.next, verdict.record, turn.guard)
             return await _apply(turn, services, intent)
         case IntentMatch.NOT_BEGUN:
-            return await _apply(turn, services, intent)
+            # A wait for keys or for a busy cluster may have been long.
+            return stall_if_withdrawn(turn) or await _apply(turn, services, intent)
 
 
 async def _apply(turn: ClusterTurn, services: ClusterServices, intent: ReleaseIntent) -> RolloutTarget:
