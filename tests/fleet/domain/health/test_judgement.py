@@ -335,6 +335,40 @@ def test_a_lease_of_the_old_pod_is_no_evidence_for_the_new_one() -> None:
     assert (health.evidence, check_of(health, CheckKind.LEASE).reason) == (U, "LeaseHeldByOther")
 
 
+def lease_check(readings: Readings, revision: int, **renewed: str) -> HealthCheck:
+    """Read Leases by name: `+` and a renewal if a pod of the revision holds it, else the last renewal."""
+    fifteen = timedelta(seconds=15)
+    leases = tuple(
+        LeaseFacts(f"operators/{name}", "manager-1_x", value.startswith("+"), value, fifteen, fresh=True)
+        for name, value in renewed.items()
+        if value.startswith("+") or f"operators/{name}" in readings.memory.leases
+    )
+    return check_of(readings.read(revision=revision, leases=leases), CheckKind.LEASE)
+
+
+def test_a_version_that_leads_by_another_lease_passes_and_so_does_the_way_back() -> None:
+    readings = Readings()
+    assert lease_check(readings, 1, old="+1").evidence is H
+    for number in range(5):
+        assert lease_check(readings, 2, old="1", new=f"+{number}").evidence is H
+    # A renewal that is late does not bring the old Lease back.
+    assert lease_check(readings, 2, old="1", new="+4").reason == "LeaseNotProven"
+    for number in range(5):
+        assert lease_check(readings, 3, old=f"+{number}", new="4").evidence is H
+
+
+@pytest.mark.parametrize("held", ["none", "one of two"])
+def test_a_version_that_holds_fewer_leases_than_the_one_before_fails(held: str) -> None:
+    readings = Readings()
+    before = {"main": "+1"} if held == "none" else {"main": "+1", "other": "+1"}
+    assert lease_check(readings, 1, **before).evidence is H
+    after = [
+        {**before, "main": "1", **({"other": f"+{number}"} if len(before) > 1 else {})} for number in range(4)
+    ]
+    reasons = [lease_check(readings, 2, **each).reason for each in after]
+    assert reasons[2:] == ["LeaseNotRenewed"] * 2
+
+
 def probe(outcome: ProbeOutcome, message: str = "", seconds: float = 0.0) -> tuple[ProbeFacts, ...]:
     return (ProbeFacts(CheckKind.WEBHOOKS, "webhook a", outcome, message, seconds),)
 

@@ -6,7 +6,13 @@ from datetime import datetime
 import msgspec
 
 from kapsa.fleet.domain.health.certificates import CertificateFacts
-from kapsa.fleet.domain.health.leases import LeaseFacts, judge_leases, remember_leases
+from kapsa.fleet.domain.health.leases import (
+    LeaseFacts,
+    count_held,
+    judge_leases,
+    remember_leases,
+    without_abandoned,
+)
 from kapsa.fleet.domain.health.memory import HealthLimits, HealthMemory, ResourceBaseline, recall, without_gap
 from kapsa.fleet.domain.health.resources import (
     KindFacts,
@@ -54,6 +60,7 @@ def judge_operator(
     ready_since = (memory.ready_since or now) if ready else None
     written = remember_writes(facts.kinds, memory) if ready_since is not None else {}
     settled = ready_since is not None and now - ready_since >= limits.settle
+    leases = without_abandoned(facts.leases, memory)
     checks = (
         first,
         judge_probes(CheckKind.WEBHOOKS, facts.probes, limits, settled=settled),
@@ -61,7 +68,7 @@ def judge_operator(
         judge_resources(facts.kinds, baseline, waiting, limits, now, written=written)
         if facts.kinds
         else None,
-        judge_leases(facts.leases, memory, limits, now),
+        judge_leases(leases, memory, limits, now),
     )
     # A part that could not be read is remembered as it was.
     next_memory = HealthMemory(
@@ -70,7 +77,8 @@ def judge_operator(
         pods=memory.pods if CheckKind.PODS in unread else pods,
         waiting=memory.waiting if CheckKind.RESOURCES in unread else waiting,
         writes=memory.writes if CheckKind.PODS in unread else written,
-        leases=memory.leases if CheckKind.PODS in unread else remember_leases(facts.leases, memory, now),
+        leases=memory.leases if CheckKind.PODS in unread else remember_leases(leases, memory, now),
+        held=max(memory.held, count_held(leases)),
         pods_read=memory.pods_read.after(now, read=CheckKind.PODS not in unread),
         resources_read=memory.resources_read.after(now, read=CheckKind.RESOURCES not in unread),
     )

@@ -8,7 +8,7 @@ import msgspec
 from kapsa.fleet.domain.health.memory import HealthLimits, HealthMemory, LeaseMemory
 from kapsa.fleet.domain.health.verdicts import CheckKind, Evidence, HealthCheck
 
-__all__ = ["LeaseFacts", "judge_leases", "remember_leases"]
+__all__ = ["LeaseFacts", "count_held", "judge_leases", "remember_leases", "without_abandoned"]
 
 
 class LeaseFacts(msgspec.Struct, frozen=True):
@@ -23,6 +23,22 @@ class LeaseFacts(msgspec.Struct, frozen=True):
     duration: timedelta
     fresh: bool = False
     """True if the renewal is recent by our clock, too, so that a first reading needs no second one."""
+
+
+def count_held(leases: Sequence[LeaseFacts]) -> int:
+    """Return the number of Leases that the pods at the current templates hold."""
+    return sum(lease.current for lease in leases)
+
+
+def without_abandoned(leases: Sequence[LeaseFacts], memory: HealthMemory) -> Sequence[LeaseFacts]:
+    """Return the Leases without those that only earlier pods have held, if the present ones hold as many.
+
+    A version may lead by another Lease than the one before it, which nobody renews then. A version whose pods hold fewer
+    Leases is not excused: a controller has stopped working.
+    """
+    if count_held(leases) < max(1, memory.held):
+        return leases
+    return [lease for lease in leases if lease.current]
 
 
 def remember_leases(

@@ -114,6 +114,8 @@ class HealthMemory(msgspec.Struct, frozen=True, rename="camel"):
     """The last writes of statuses by kind, as they were when the pods of the revision became ready."""
     leases: dict[str, LeaseMemory] = {}
     """Leases that a pod of the release has held, by namespace and name."""
+    held: int = 0
+    """The most Leases that the pods of one revision have held at a time."""
     pods_read: ReadingTimes = ReadingTimes()
     """The readings of pods and Leases."""
     resources_read: ReadingTimes = ReadingTimes()
@@ -127,6 +129,7 @@ def recall(memory: HealthMemory, revision: int) -> HealthMemory:
         revision,
         pods=memory.pods,
         leases=memory.leases,
+        held=memory.held,
         pods_read=memory.pods_read,
         resources_read=memory.resources_read,
     )
