@@ -187,6 +187,24 @@ async def test_nothing_is_forwarded_after_the_lease(server: FakeServer, clock: C
     assert server.lines == [f"PATCH {CONFIG_MAPS}/a"]
 
 
+async def test_a_write_that_waited_for_a_connection_until_the_lease_was_over_is_not_sent(
+    clock: Clock,
+) -> None:
+    class FullServer(FakeServer):
+        async def request(self, *arguments: Any, before_send: Any = None, **options: Any) -> Response:
+            clock.seconds = 10.0
+            if before_send is not None:
+                before_send()
+            return await super().request(*arguments, **options)
+
+    server = FullServer()
+    async with opened(server, clock) as gate:
+        status, body = await gate.send("PATCH", f"{CONFIG_MAPS}/a", data=b"{}", headers=APPLY)
+        assert (status, gate.session.lapsed) == (403, True)
+        assert "lease of this run has lapsed" in body["message"]
+    assert server.requests == []
+
+
 async def test_a_run_that_got_no_answer_to_a_write_writes_nothing_more(
     server: FakeServer, clock: Clock
 ) -> None:

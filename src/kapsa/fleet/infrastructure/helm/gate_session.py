@@ -207,6 +207,8 @@ class GateSession:
                     headers=self._headers(request),
                     body=request.body,
                     timeout=seconds,
+                    # The machine may have been suspended while the request waited for a connection.
+                    before_send=self._allowance if leased else None,
                 )
             except TransportError as error:
                 if delay is None or not (repeatable or not error.sent):
