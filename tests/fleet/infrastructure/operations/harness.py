@@ -47,7 +47,8 @@ class LimitedLease(LeaseGuard):
 
     def __init__(self, writes: int) -> None:
         super().__init__(1.0, self._clock)
-        self._left = writes + 1  # the session begins with a check, too
+        # The session begins with a check, and a write is checked before it waits for a connection, and after.
+        self._left = 2 * writes + 1
         self._spent = 0.0
 
     def _clock(self) -> float:
