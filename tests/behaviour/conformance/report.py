@@ -23,7 +23,8 @@ class ConformanceRecorder:
     """A pytest plugin that collects the results of all processes in the one that reports."""
 
     def __init__(self) -> None:
-        self.cases: list[list[Any]] = []
+        self.cases: dict[str, list[Any]] = {}
+        """The last result of each test: a rerun reports the results before it again."""
         self.programs: list[list[Any]] = []
         self.mutations: list[list[Any]] = []
         self.failed = False
@@ -33,7 +34,7 @@ class ConformanceRecorder:
             return
         for name, value in report.user_properties:
             if name == "conformance":
-                self.cases.append(list(value))  # type: ignore[call-overload]
+                self.cases[report.nodeid] = list(value)  # type: ignore[call-overload]
                 self.failed |= report.failed
             elif name == "programs":
                 self.programs.append(list(value))  # type: ignore[call-overload]
@@ -45,7 +46,7 @@ class ConformanceRecorder:
         generated += [
             (f"broken objects of {kinds} kinds", sent, sent - open_) for kinds, sent, open_ in self.mutations
         ]
-        write_report(PAGE, self.cases, generated, whole=not self.failed)
+        write_report(PAGE, [*self.cases.values()], generated, whole=not self.failed)
 
 
 def write_report(page: Path, cases: Sequence[Any], generated: Sequence[Any], *, whole: bool) -> None:
