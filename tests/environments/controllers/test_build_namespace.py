@@ -24,9 +24,13 @@ POLICY = "networking.k8s.io/v1/NetworkPolicy"
 
 
 async def built(tenant: Tenant, commit: str = "one", project: Mapping[str, Any] = BUILD, **more: Any) -> None:
-    """Start a build in a namespace that no other test uses, and wait until it is there."""
+    """Start a build in a namespace that no other test uses, and wait for its Job, which is written last."""
     await start_build(tenant, commit, project, **more)
-    await tenant.sandbox.exists("v1/ServiceAccount", "kapsa-build", namespace=namespace_of(tenant))
+
+    async def jobs() -> list[Any]:
+        return (await tenant.client.list(JOB, namespace=namespace_of(tenant))).items
+
+    await tenant.sandbox.until(jobs, "the build has a Job")
 
 
 async def start_build(
