@@ -11,8 +11,8 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; exit; }; done; echo python3)
 # One more than the cores that are promised: some tests wait for a clock or another process.
 WORKERS ?= 3
-# On the real engine each worker has a control plane of its own, which keeps the cores busy.
-REAL_WORKERS ?= 2
+# On the real engine each worker has a control plane of its own.
+REAL_WORKERS ?= 3
 BIN := .venv/bin
 # Compiled modules are kept even where the environment asks Python not to: each process would compile all again.
 unexport PYTHONDONTWRITEBYTECODE
