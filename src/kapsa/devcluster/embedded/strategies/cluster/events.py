@@ -7,9 +7,43 @@ from typing import Any
 from kapsa.devcluster.embedded.kinds import names
 from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
 from kapsa.schemas.field_errors import FieldError, invalid, required
+from kapsa.schemas.go_format import GoStruct
 
 _LONGEST_LABEL = 128
 _LONGEST_NOTE = 1024
+_FIXED = (
+    ("involvedObject", "regarding"),
+    ("reason", "reason"),
+    ("message", "note"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+    ("reason", "reason"),
+    ("type", "type"),
+    ("eventTime", "eventTime"),
+    ("action", "action"),
+    ("related", "related"),
+    ("reportingController", "reportingController"),
+    ("reportingInstance", "reportingInstance"),
+)
+"""Path in errors, and field, of what an update cannot change. The real server checks the reason twice."""
+_REFERENCE = {
+    "kind": "Kind",
+    "namespace": "Namespace",
+    "name": "Name",
+    "uid": "UID",
+    "apiVersion": "APIVersion",
+    "resourceVersion": "ResourceVersion",
+    "fieldPath": "FieldPath",
+}
+_STRUCTS: dict[str, tuple[dict[str, str], bool]] = {
+    "involvedObject": (_REFERENCE, False),
+    "related": (_REFERENCE, True),
+    "source": ({"component": "Component", "host": "Host"}, False),
+}
+"""Fields in Go of the structs in `_FIXED`, and whether they are pointers."""
+_POINTERS = ("eventTime", "firstTimestamp", "lastTimestamp")
 
 
 class EventStrategy(BuiltInStrategy):
@@ -73,6 +107,16 @@ class EventStrategy(BuiltInStrategy):
                 errors.append(invalid(name, "", "needs to be unset"))
         return errors
 
+    def immutable(self, obj: Object, old: Object) -> list[FieldError]:
+        """Return the errors for changes to an event of events.k8s.io, whose series alone may change."""
+        if self._is_core:
+            return []
+        return self._series(obj) + [
+            invalid(path, _shown(path, obj.get(field)), "field is immutable")
+            for path, field in _FIXED
+            if (obj.get(field) or None) != (old.get(field) or None)
+        ]
+
     def _series(self, obj: Object) -> list[FieldError]:
         series = obj.get("series")
         errors: list[FieldError] = []
@@ -82,3 +126,15 @@ class EventStrategy(BuiltInStrategy):
             if not series.get("lastObservedTime"):
                 errors.append(required("series.lastObservedTime"))
         return errors
+
+
+def _shown(path: str, value: Any) -> Any:
+    """Return the value of a field as Go prints it."""
+    if path in _STRUCTS:
+        names_of_fields, optional = _STRUCTS[path]
+        if value is None and optional:
+            return None
+        return GoStruct({go: (value or {}).get(name, "") for name, go in names_of_fields.items()})
+    if value is None and path not in _POINTERS:
+        return 0 if path == "count" else ""
+    return value

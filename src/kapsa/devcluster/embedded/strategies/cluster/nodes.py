@@ -8,11 +8,12 @@ from kapsa.devcluster.embedded.kinds import names
 from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
 from kapsa.devcluster.embedded.strategies.generic.checks import LABEL_KEY, each, one_of, present
 from kapsa.devcluster.embedded.strategies.generic.networks import is_range, range_of_addresses
-from kapsa.schemas.field_errors import DUPLICATE, INTERNAL, FieldError, invalid
+from kapsa.schemas.field_errors import DUPLICATE, INTERNAL, FieldError, duplicate, forbidden, invalid
 from kapsa.schemas.go_format import GoStruct
 from kapsa.schemas.quantities import canonical
 
 _EFFECT = present(one_of("NoSchedule", "PreferNoSchedule", "NoExecute"))
+_FIXED = 'node updates may not change {} except from "" to valid'
 _ONE_OF_EACH = "may specify no more than one CIDR for each IP family"
 
 
@@ -41,6 +42,25 @@ class NodeStrategy(BuiltInStrategy):
         # The real server reports taints in the metadata.
         errors = _taints(obj["spec"].get("taints") or [], "metadata.taints")
         return errors + _pod_ranges(obj["spec"].get("podCIDRs") or [], "spec.podCIDRs")
+
+    def immutable(self, obj: Object, old: Object) -> list[FieldError]:
+        """Return the errors for what was assigned to a node once: its ranges of addresses and its provider's ID."""
+        spec, before = obj["spec"], old.get("spec") or {}
+        errors: list[FieldError] = []
+        for field, name in (("podCIDRs", "podCIDR"), ("providerID", "providerID")):
+            if before.get(field) and spec.get(field) != before[field]:
+                errors.append(forbidden(f"spec.{field}", _FIXED.format(name)))
+        return errors
+
+    def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
+        addresses = (obj.get("status") or {}).get("addresses") or []
+        return [
+            duplicate(
+                f"status.addresses[{index}]", GoStruct(Type=one.get("type"), Address=one.get("address"))
+            )
+            for index, one in enumerate(addresses)
+            if one in addresses[:index]
+        ]
 
 
 def _taints(taints: list[Object], path: str) -> list[FieldError]:

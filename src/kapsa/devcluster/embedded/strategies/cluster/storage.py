@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from kapsa.devcluster.embedded.strategies.cluster.volume_updates import claim_changes, volume_changes
 from kapsa.devcluster.embedded.strategies.cluster.volume_validation import validate_volume_spec
 from kapsa.devcluster.embedded.strategies.generic.builtin import BuiltInStrategy, Object
 from kapsa.devcluster.embedded.strategies.generic.claims import validate_claim_spec
-from kapsa.schemas.field_errors import FieldError, forbidden
-from kapsa.schemas.quantities import canonical, parse
+from kapsa.devcluster.embedded.strategies.generic.node_selectors import deprecated_labels
+from kapsa.schemas.field_errors import FieldError
+from kapsa.schemas.quantities import canonical
 
 CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
 VOLUME_PROTECTION = "kubernetes.io/pv-protection"
@@ -27,31 +29,22 @@ class PersistentVolumeClaimStrategy(BuiltInStrategy):
     def initial_status(self, obj: Object) -> dict[str, Any]:
         return {"phase": "Pending"}
 
+    def admit_create(self, obj: Object) -> None:
+        _protect(obj, CLAIM_PROTECTION)
+
     def prepare_for_create(self, obj: Object) -> None:
         super().prepare_for_create(obj)
         _normalize_sources(obj["spec"])
-        _protect(obj, CLAIM_PROTECTION)
+
+    def prepare_for_update(self, obj: Object, old: Object) -> None:
+        super().prepare_for_update(obj, old)
+        _normalize_sources(obj["spec"])
 
     def validate(self, obj: Object) -> list[FieldError]:
         return validate_claim_spec(obj["spec"], "spec")
 
     def immutable(self, obj: Object, old: Object) -> list[FieldError]:
-        loose = {"resources", "volumeAttributesClassName"}
-        if not old["spec"].get("volumeName"):
-            loose.add("volumeName")
-        if "storageClassName" not in old["spec"]:
-            loose.add("storageClassName")
-        after = {k: v for k, v in obj["spec"].items() if k not in loose}
-        before = {k: v for k, v in old["spec"].items() if k not in loose}
-        if after != before:
-            detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
-            return [forbidden("spec", detail)]
-        after, before = _storage(obj), _storage(old)
-        if after is not None and before is not None and parse(after) < parse(before):
-            return [
-                forbidden("spec.resources.requests.storage", "field can not be less than status.capacity")
-            ]
-        return []
+        return claim_changes(obj, old)
 
 
 class PersistentVolumeStrategy(BuiltInStrategy):
@@ -72,12 +65,22 @@ class PersistentVolumeStrategy(BuiltInStrategy):
         super().prepare_for_create(obj)
         obj["status"]["lastPhaseTransitionTime"] = obj["metadata"]["creationTimestamp"]
 
-    def reset_for_create(self, obj: Object) -> None:
-        super().reset_for_create(obj)
+    def admit_create(self, obj: Object) -> None:
         _protect(obj, VOLUME_PROTECTION)
 
     def validate(self, obj: Object) -> list[FieldError]:
         return validate_volume_spec(obj["spec"], "spec")
+
+    def immutable(self, obj: Object, old: Object) -> list[FieldError]:
+        return volume_changes(obj, old)
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        path = "spec.nodeAffinity.required.nodeSelectorTerms"
+        required = (obj["spec"].get("nodeAffinity") or {}).get("required") or {}
+        terms = required.get("nodeSelectorTerms") or ()
+        return [
+            text for index, term in enumerate(terms) for text in deprecated_labels(term, f"{path}[{index}]")
+        ]
 
 
 def _normalize_sources(spec: Object) -> None:
@@ -100,7 +103,3 @@ def _protect(obj: Object, finalizer: str) -> None:
     finalizers = obj["metadata"].get("finalizers") or []
     if finalizer not in finalizers:
         obj["metadata"]["finalizers"] = [*finalizers, finalizer]
-
-
-def _storage(claim: Object) -> Any:
-    return ((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage")

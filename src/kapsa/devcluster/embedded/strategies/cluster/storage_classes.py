@@ -29,6 +29,7 @@ from kapsa.schemas.field_errors import (
     required,
     too_long,
 )
+from kapsa.schemas.go_format import GoStruct
 from kapsa.schemas.quantities import parse
 
 __all__ = [
@@ -104,6 +105,10 @@ _CLASS = fields(
 )
 
 
+_ABSENT = {"provisioner": ""}
+"""Values of absent fields that Go shows as something other than null."""
+
+
 def _updates_forbidden(obj: Object, old: Object, *fixed: str) -> list[FieldError]:
     changed = [field for field in fixed if (obj.get(field) or None) != (old.get(field) or None)]
     return [forbidden(field, f"updates to {field} are forbidden.") for field in changed]
@@ -111,15 +116,17 @@ def _updates_forbidden(obj: Object, old: Object, *fixed: str) -> list[FieldError
 
 class StorageClassStrategy(BuiltInStrategy):
     def default(self, obj: Object) -> None:
-        obj["reclaimPolicy"] = obj.get("reclaimPolicy") or "Delete"
-        if obj.get("volumeBindingMode") is None:
-            obj["volumeBindingMode"] = "Immediate"
+        for field, value in (("reclaimPolicy", "Delete"), ("volumeBindingMode", "Immediate")):
+            if obj.get(field) is None:
+                obj[field] = value
 
     def validate(self, obj: Object) -> list[FieldError]:
         return _CLASS(obj, "")
 
     def immutable(self, obj: Object, old: Object) -> list[FieldError]:
-        return _updates_forbidden(obj, old, "parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
+        fixed = ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
+        changed = [field for field in fixed if (obj.get(field) or None) != (old.get(field) or None)]
+        return [invalid(field, obj.get(field, _ABSENT.get(field)), "field is immutable") for field in changed]
 
 
 class VolumeAttributesClassStrategy(BuiltInStrategy):
@@ -226,6 +233,19 @@ class CSINodeStrategy(CheckedStrategy):
     """Strategy of the drivers that a node has."""
 
     checks: ClassVar = {"spec": fields(drivers=every(each(_NODE_DRIVER, _topology_keys), unique("name")))}
+
+    def immutable(self, obj: Object, old: Object) -> list[FieldError]:
+        """Return the errors for drivers that an update changes: it may only add, remove and count them."""
+        before = {driver["name"]: _identity(driver) for driver in old["spec"].get("drivers") or ()}
+        after = [_identity(driver) for driver in obj["spec"].get("drivers") or ()]
+        changed = [driver for driver in after if before.get(driver["Name"], driver) != driver]
+        return [invalid("spec.drivers", driver, "field is immutable") for driver in changed]
+
+
+def _identity(driver: Object) -> GoStruct:
+    """Return a driver of a node as Go prints it, without the number of its volumes, which may change."""
+    name, node = driver.get("name") or "", driver.get("nodeID") or ""
+    return GoStruct(Name=name, NodeID=node, TopologyKeys=driver.get("topologyKeys"), Allocatable=None)
 
 
 def _capacity(value: Any, path: str) -> list[FieldError]:

@@ -7,11 +7,20 @@ from typing import Any
 from kapsa.devcluster.embedded.kinds import names
 from kapsa.devcluster.embedded.strategies.generic.checks import LABEL_KEY, each, present
 from kapsa.schemas.field_errors import FieldError, forbidden, invalid, required
+from kapsa.schemas.go_format import quote
 
-__all__ = ["node_selector", "node_selector_term", "preferred_term"]
+__all__ = ["RENAMED_LABELS", "deprecated_labels", "node_selector", "node_selector_term", "preferred_term"]
 
 Object = dict[str, Any]
 
+RENAMED_LABELS = {
+    "beta.kubernetes.io/arch": ("v1.14", "kubernetes.io/arch"),
+    "beta.kubernetes.io/instance-type": ("v1.17", "node.kubernetes.io/instance-type"),
+    "beta.kubernetes.io/os": ("v1.14", "kubernetes.io/os"),
+    "failure-domain.beta.kubernetes.io/region": ("v1.17", "topology.kubernetes.io/region"),
+    "failure-domain.beta.kubernetes.io/zone": ("v1.17", "topology.kubernetes.io/zone"),
+}
+"""Labels of nodes that were renamed: since which version, and the new name."""
 _NOT_AN_OPERATOR = "not a valid selector operator"
 
 
@@ -74,3 +83,13 @@ _TERMS = present(each(node_selector_term), detail="must have at least one node s
 def node_selector(selector: Object, path: str) -> list[FieldError]:
     """Return the errors in a node selector."""
     return _TERMS((selector or {}).get("nodeSelectorTerms"), f"{path}.nodeSelectorTerms")
+
+
+def deprecated_labels(term: Object, path: str) -> list[str]:
+    """Return the warnings about a term that selects nodes by labels that were renamed."""
+    return [
+        f"{path}.matchExpressions[{index}].key: {key} is deprecated since {since}; use {quote(name)} instead"
+        for index, expression in enumerate(term.get("matchExpressions") or ())
+        if (key := expression.get("key") or "") in RENAMED_LABELS
+        for since, name in [RENAMED_LABELS[key]]
+    ]

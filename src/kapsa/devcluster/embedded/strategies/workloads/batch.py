@@ -65,6 +65,8 @@ class JobStrategy(PodTemplateStrategy):
             "completionMode",
             "podFailurePolicy",
             "successPolicy",
+            "backoffLimitPerIndex",
+            "managedBy",
         ):
             after, before = obj["spec"].get(field), old["spec"].get(field)
             if after != before and not self._may_change(field, obj, old):
