@@ -30,7 +30,53 @@ def options(**fields: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "DeleteOptions", **fields}
 
 
+THREE = [post(CONFIGMAPS, configmap(name)) for name in ("one", "three", "two")]
+REMAINING = get(CONFIGMAPS)
+QUERIES = [
+    "resourceVersion=1",
+    "resourceVersion=0",
+    "resourceVersion=",
+    "resourceVersion={rv}",
+    "resourceVersion=x",
+    "uid=x",
+    "uid=",
+    "uid={uid}",
+    "uid={uid}&resourceVersion=1",
+]
+IN_QUERY = [
+    case(f"{what} with {query} {sent}", START, delete(path, body, query), get(ONE))
+    for query in QUERIES
+    for what, path in (("a delete", ONE), ("a delete of a collection", CONFIGMAPS))
+    for sent, body in (("and no body", None), ("and options", {}))
+]
+PAGES = [
+    *(
+        case(f"a delete of a collection with {query}", *THREE, delete(CONFIGMAPS, None, query), REMAINING)
+        for query in (
+            "limit=1",
+            "limit=2",
+            "limit=1&dryRun=All",
+            "limit=1&continue=x",
+            "resourceVersion=99999999999",
+            "limit=2&resourceVersion=1",
+            "resourceVersion=1&resourceVersionMatch=Exact",
+        )
+    ),
+    *(
+        case(
+            f"a delete of a collection with a token and {query}",
+            *THREE,
+            get(CONFIGMAPS, "limit=1"),
+            delete(CONFIGMAPS, None, f"continue={{continue}}{query}"),
+            REMAINING,
+        )
+        for query in ("", "&limit=1")
+    ),
+]
+
 CASES = [
+    *IN_QUERY,
+    *PAGES,
     case("a delete answers with a Status", START, delete(ONE), get(ONE)),
     case("a delete of nothing is 404", delete(ONE)),
     case(

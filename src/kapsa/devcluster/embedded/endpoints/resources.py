@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from kapsa.devcluster.embedded.authentication.tokens import Tokens
 from kapsa.devcluster.embedded.authorization.attributes import attributes_of
 from kapsa.devcluster.embedded.authorization.authorizer import Authorizer, check
@@ -199,7 +201,8 @@ async def _delete_collection(request: ResourceRequest) -> Reply:
     selected = list_parameters(request.request.query)
     parameters = request.delete_parameters()
     chosen = selection(request.info, request.route.namespace, selected)
-    page = pages.read_page(request.backend.store, request.collection, chosen, ListParameters())
+    # With a limit, only the objects of the first page are deleted.
+    page = pages.read_page(request.backend.store, request.collection, chosen, _at_exact_revision(selected))
     for stored in page.items:
         try:
             await deletion.delete(
@@ -209,6 +212,13 @@ async def _delete_collection(request: ResourceRequest) -> Reply:
             if error.code != 404:
                 raise
     return writer.page(page)
+
+
+def _at_exact_revision(selected: ListParameters) -> ListParameters:
+    """Return the parameters with the revision as an exact one: the real server lists in pages, which implies that."""
+    if selected.resource_version in ("", "0") or selected.resource_version_match or selected.continue_token:
+        return selected
+    return msgspec.structs.replace(selected, resource_version_match="Exact")
 
 
 def _success(info: ResourceInfo, stored: Stored) -> Object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import Enum
 
 import msgspec
@@ -301,4 +302,11 @@ def delete_parameters(query: str) -> DeleteParameters:
         orphan_dependents=is_true(orphan) if orphan else None,
         propagation_policy=values["propagationPolicy"][0] if "propagationPolicy" in values else None,
         dry_run=values.get("dryRun"),
+        preconditions=_preconditions(values),
     )
+
+
+def _preconditions(values: Mapping[str, list[str]]) -> Preconditions | None:
+    """Return the preconditions in a query: a deletion of a collection shares its revision with the list."""
+    uid, revision = (values.get(name, [""])[0] or None for name in ("uid", "resourceVersion"))
+    return Preconditions(uid=uid, resource_version=revision) if uid or revision else None
