@@ -9,12 +9,11 @@ from kapsa.devcluster.embedded.codec import bodies
 from kapsa.devcluster.embedded.codec.go_types import DecodingError, check_types
 from kapsa.devcluster.embedded.kinds.builtins import definition_name
 from kapsa.devcluster.embedded.kinds.definitions import definitions
-from kapsa.devcluster.embedded.kinds.registry import ResourceInfo, ResourceRegistry
+from kapsa.devcluster.embedded.kinds.registry import ResourceInfo
 from kapsa.devcluster.wire.status_errors import bad_request
-from kapsa.schemas.go_format import quote
 from kapsa.schemas.schema import Schema
 
-__all__ = ["BINDING", "EVICTION", "SCALE", "TOKEN_REQUEST", "decode_delete_options", "decode_posted"]
+__all__ = ["BINDING", "EVICTION", "SCALE", "TOKEN_REQUEST", "decode_delete_options"]
 
 Object = dict[str, Any]
 
@@ -40,19 +39,6 @@ _DELETE_OPTIONS = _posted(
 )
 _NAMED_TYPES = {"propagationPolicy": "v1.DeletionPropagation", "preconditions.uid": "types.UID"}
 """Strings with a named type in Go."""
-
-
-def decode_posted(body: bytes, content_type: str, kind: ResourceInfo, registry: ResourceRegistry) -> Object:
-    """Decode a body of this kind. Raises StatusError 400 or 415 for anything else."""
-    decoded = bodies.decode_object(body, content_type, kind)
-    posted = bodies.check_kind(decoded, kind, registry, body)
-    try:
-        check_types(kind.schema or Schema(), posted, kind)
-    except DecodingError as error:
-        raise bad_request(
-            f"{kind.kind} in version {quote(kind.version)} cannot be handled as a {kind.kind}: {error}"
-        ) from None
-    return posted
 
 
 def decode_delete_options(body: bytes, content_type: str) -> Object:

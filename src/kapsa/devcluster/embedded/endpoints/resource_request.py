@@ -25,7 +25,8 @@ from kapsa.devcluster.embedded.requests.parameters import (
 )
 from kapsa.devcluster.embedded.storage.store import Stored
 from kapsa.devcluster.embedded.verbs import patches, writes
-from kapsa.devcluster.embedded.verbs.decoder import check_claimed_version
+from kapsa.devcluster.embedded.verbs.decoder import check_claimed_version, decode_into_schema
+from kapsa.devcluster.embedded.verbs.metadata import check_namespace
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.exchange import ADMIN, Reply, Request, RequestUser
 from kapsa.devcluster.wire.query import parse_query
@@ -135,6 +136,23 @@ class ResourceRequest:
     def body(self) -> Object:
         """Return the request's object, decoded from scratch each time, since writes change it in place."""
         return self._checked(self._decoded())
+
+    def posted(self, kind: ResourceInfo, method: WriteMethod = WriteMethod.CREATE) -> Object:
+        """Return a body of a kind that is never stored, without its unknown fields.
+
+        Raises StatusError 400 for another kind, for another namespace than the path's, and for an unknown field
+        under Strict validation.
+        """
+        parameters = write_parameters(self.request, method)
+        decoded = bodies.decode_object(self.request.body, self._content_type, kind)
+        problems: list[str] = []
+        if parameters.field_validation != "Ignore":
+            problems = duplicate_fields(self.request.body, decoded, self._content_type)
+        obj = bodies.check_kind(decoded, kind, self.backend.registry, self.request.body)
+        write = msgspec.structs.replace(self.write(method, parameters, problems), info=kind)
+        decode_into_schema(write, obj)
+        check_namespace(kind, obj, self.route.namespace)
+        return obj
 
     @property
     def _content_type(self) -> str:

@@ -237,8 +237,8 @@ def _review(request: ResourceRequest, verb: str, authorizer: Authorizer, tokens:
         request.backend,
         reviews.Reviewer(authorizer, tokens, request.user),
         request.info,
-        request.body(),
+        request.posted(request.info),
         request.route.namespace,
         manager,
     )
-    return reply_document(201, reviewed, negotiate(request.request))
+    return reply_document(201, reviewed, negotiate(request.request), request.warnings)

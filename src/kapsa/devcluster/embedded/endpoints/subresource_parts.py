@@ -36,11 +36,10 @@ def _finalizers_only(live: Object, requested: Object) -> Object:
         **(live.get("spec") or {}),
         "finalizers": (requested.get("spec") or {}).get("finalizers") or [],
     }
-    return _at_requested_revision(live, requested)
-
-
-def _at_requested_revision(live: Object, requested: Object) -> Object:
-    live["metadata"]["resourceVersion"] = requested["metadata"].get("resourceVersion", "")
+    # The identity that the request names is checked like that of any update.
+    named = requested["metadata"]
+    identity = {field: named.get(field, "") for field in ("name", "namespace", "uid", "resourceVersion")}
+    live["metadata"] = {**live["metadata"], **identity}
     return live
 
 

@@ -10,7 +10,7 @@ import msgspec
 from kapsa.devcluster.embedded.authentication.tokens import Tokens
 from kapsa.devcluster.embedded.codec import bodies
 from kapsa.devcluster.embedded.codec.go_types import DecodingError, check_types
-from kapsa.devcluster.embedded.codec.posted_kinds import BINDING, EVICTION, SCALE, decode_posted
+from kapsa.devcluster.embedded.codec.posted_kinds import BINDING, EVICTION, SCALE
 from kapsa.devcluster.embedded.codec.scale import scale_of, with_replicas
 from kapsa.devcluster.embedded.codec.version_conversion import from_storage
 from kapsa.devcluster.embedded.endpoints.eviction import evict
@@ -24,7 +24,7 @@ from kapsa.devcluster.embedded.replies.writer import reply_document
 from kapsa.devcluster.embedded.requests.mutations import WriteRequest
 from kapsa.devcluster.embedded.requests.parameters import DeleteParameters, WriteMethod, write_parameters
 from kapsa.devcluster.embedded.verbs import bindings, patches, writes
-from kapsa.devcluster.embedded.verbs.decoder import cannot_decode
+from kapsa.devcluster.embedded.verbs.decoder import cannot_decode, drop_unknown_fields
 from kapsa.devcluster.embedded.verbs.writes import Transform
 from kapsa.devcluster.wire import status_errors as errors
 from kapsa.devcluster.wire.exchange import Reply
@@ -90,7 +90,8 @@ async def _scale(request: ResourceRequest, verb: str) -> Reply:
         return reply_document(200, scale, form)
     if verb == "update":
         write = request.write(WriteMethod.UPDATE)
-        transform = _scale_patching(request, lambda _scale: _posted(request, SCALE))
+        posted = request.posted(SCALE, WriteMethod.UPDATE)
+        transform = _scale_patching(request, lambda _scale: posted)
     else:
         media_type = patches.media_type_of(request.request, info)
         write = request.write(patches.method_of(media_type))
@@ -123,15 +124,10 @@ def _typed(write: WriteRequest, change: Callable[[Object], Any]) -> Callable[[Ob
             check_types(SCALE.schema or Schema(), patched, SCALE)
         except DecodingError as error:
             raise cannot_decode(write, patched, str(error)) from None
+        drop_unknown_fields(write, SCALE.schema or Schema(), patched)
         return patched
 
     return patch
-
-
-def _posted(request: ResourceRequest, kind: ResourceInfo) -> Object:
-    """Decode a body of a kind that is never stored."""
-    content_type = request.request.headers.get("content-type", "")
-    return decode_posted(request.request.body, content_type, kind, request.backend.registry)
 
 
 def _scaled(request: ResourceRequest, live: Object, scale: Object) -> Object:
@@ -152,7 +148,7 @@ async def _evict(request: ResourceRequest) -> Reply:
     """Delete a pod if its disruption budget allows it."""
     form = negotiate(request.request)
     dry_run = write_parameters(request.request, WriteMethod.CREATE).dry_run
-    eviction = _posted(request, EVICTION)
+    eviction = request.posted(EVICTION)
     if eviction["metadata"].get("name") != request.route.name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
     parameters = msgspec.convert(eviction.get("deleteOptions") or {}, DeleteParameters)
@@ -166,7 +162,7 @@ async def _evict(request: ResourceRequest) -> Reply:
 
 async def _bind(request: ResourceRequest) -> Reply:
     """Assign the pod of the path to the node of a binding."""
-    posted = _posted(request, BINDING)
+    posted = request.posted(BINDING)
     metadata, target = posted.get("metadata") or {}, posted.get("target") or {}
     if metadata.get("name") != request.route.name:
         raise errors.bad_request("name in URL does not match name in Binding object")
@@ -181,12 +177,12 @@ async def _bind(request: ResourceRequest) -> Reply:
     parameters = write_parameters(request.request, WriteMethod.CREATE)
     write = request.write(WriteMethod.UPDATE, parameters)
     await bindings.bind(request.backend, write, target["name"], metadata)
-    return reply_document(201, _SUCCESS, form)
+    return reply_document(201, _SUCCESS, form, request.warnings)
 
 
 async def bind_named(request: ResourceRequest) -> Reply:
     """Assign the pod that a binding names: bindings have a path of their own, too, and are never stored."""
-    name = (_posted(request, BINDING).get("metadata") or {}).get("name") or ""
+    name = request.posted(BINDING)["metadata"].get("name") or ""
     pods = request.backend.registry.get("", "v1", "pods")
     route = msgspec.structs.replace(request.route, resource="pods", name=name, subresource="binding")
     return await _bind(ResourceRequest(request.backend, request.request, route, pods, frozen=request.frozen))

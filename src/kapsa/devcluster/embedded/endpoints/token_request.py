@@ -10,7 +10,7 @@ import msgspec
 from kapsa.devcluster.embedded.apply.field_manager import track_update
 from kapsa.devcluster.embedded.authentication.tokens import ISSUER, BoundObject, Tokens
 from kapsa.devcluster.embedded.codec.canonical import timestamp
-from kapsa.devcluster.embedded.codec.posted_kinds import TOKEN_REQUEST, decode_posted
+from kapsa.devcluster.embedded.codec.posted_kinds import TOKEN_REQUEST
 from kapsa.devcluster.embedded.codec.stored_form import decode
 from kapsa.devcluster.embedded.endpoints.resource_request import ResourceRequest
 from kapsa.devcluster.embedded.replies.negotiation import negotiate
@@ -38,15 +38,9 @@ async def create_token(request: ResourceRequest, tokens: Tokens) -> Reply:
     """Issue the token that the body requests. Raises StatusError as the real server does."""
     form = negotiate(request.request)
     parameters = write_parameters(request.request, WriteMethod.CREATE)
-    posted = decode_posted(
-        request.request.body,
-        request.request.headers.get("content-type", ""),
-        TOKEN_REQUEST,
-        request.backend.registry,
-    )
+    posted = request.posted(TOKEN_REQUEST)
     spec = {"expirationSeconds": _DEFAULT_SECONDS, **(posted.get("spec") or {})}
     metadata = posted.get("metadata") or {}
-    _check_namespace(metadata, request.route.namespace)
     tracked = track_update(
         None,
         {"metadata": metadata, "spec": {**spec}},
@@ -89,13 +83,6 @@ async def create_token(request: ResourceRequest, tokens: Tokens) -> Reply:
         "status": {"token": token, "expirationTimestamp": expires},
     }
     return reply_document(201, document, form, request.warnings)
-
-
-def _check_namespace(metadata: Object, namespace: str) -> None:
-    if metadata.get("namespace") not in (None, "", namespace):
-        raise errors.bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
 
 
 def _account(request: ResourceRequest, metadata: Object) -> Stored:

@@ -15,9 +15,16 @@ from kapsa.devcluster.wire import status_errors as errors
 from kapsa.schemas import field_errors, go_format
 from kapsa.schemas.defaulting import apply_defaults, fill_defaults
 from kapsa.schemas.pruning import prune
+from kapsa.schemas.schema import Schema
 from kapsa.schemas.validation import unknown_fields
 
-__all__ = ["cannot_decode", "check_claimed_version", "decode_into_schema", "shown_patched"]
+__all__ = [
+    "cannot_decode",
+    "check_claimed_version",
+    "decode_into_schema",
+    "drop_unknown_fields",
+    "shown_patched",
+]
 
 Object = dict[str, Any]
 _STRICT_PROBLEMS = 100
@@ -45,6 +52,12 @@ def decode_into_schema(write: WriteRequest, obj: Object) -> None:
             check_types(schema, obj, info)
     except DecodingError as error:
         raise cannot_decode(write, obj, str(error)) from None
+    drop_unknown_fields(write, schema, obj)
+    apply_defaults(schema, obj)
+
+
+def drop_unknown_fields(write: WriteRequest, schema: Schema, obj: Object) -> None:
+    """Drop an object's unknown fields with a warning. Raises StatusError 400 or 422 under Strict validation."""
     directive = write.parameters.field_validation
     if directive == "Ignore":
         prune(schema, obj)
@@ -53,7 +66,6 @@ def decode_into_schema(write: WriteRequest, obj: Object) -> None:
             raise cannot_decode(write, obj, f"strict decoding error: {_joined(problems)}")
         write.warnings.extend(problems)
         prune(schema, obj)
-    apply_defaults(schema, obj)
 
 
 def _strict_problems(write: WriteRequest, unknown: list[str]) -> list[str]:

@@ -209,6 +209,7 @@ async def _prepare_update(backend: Backend, write: WriteRequest, obj: Object, ol
     is_status = write.subresource in ("status", "approval")
     is_whole = write.subresource in ("", "scale")
     is_part = write.subresource in _PARTS
+    is_end = write.subresource == "finalize"
     is_system = write.subresource == "binding"
     metadata.keep_system_fields(obj, old)
     if is_status:
@@ -233,7 +234,7 @@ async def _prepare_update(backend: Backend, write: WriteRequest, obj: Object, ol
         obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
     own = strategy.validate_status(obj, old) if is_status and not is_part else []
     own += strategy.validate_update(obj, old) if is_whole else []
-    own += strategy.validate_part(write.subresource, obj, old) if is_part else []
+    own += strategy.validate_part(write.subresource, obj, old) if is_part or is_end else []
     check = validate_status if is_status else validate
     problems = check(
         info.schema if info.is_custom else None,

@@ -39,13 +39,28 @@ class NamespaceStrategy(BuiltInStrategy):
         obj["spec"] = old.get("spec") or {}
 
     def validate_create(self, obj: Object) -> list[FieldError]:
-        errors: list[FieldError] = []
-        for name in obj["spec"].get("finalizers") or ():
-            errors += LABEL_KEY(name, "spec.finalizers")
-            if "/" not in name and name != FINALIZER:
-                detail = "name is neither a standard finalizer name nor is it fully qualified"
-                errors.append(invalid("spec.finalizers", name, detail))
-        return errors
+        finalizers = obj["spec"].get("finalizers") or ()
+        return [error for name in finalizers for error in _finalizer(name, "spec.finalizers")]
+
+    def validate_part(self, subresource: str, obj: Object, old: Object) -> list[FieldError]:
+        finalizers = (obj.get("spec") or {}).get("finalizers") or []
+        return [
+            error
+            for index, name in enumerate(finalizers)
+            for error in _finalizer(name, f"spec.finalizers[{index}]")
+        ]
+
+    def validate_status(self, obj: Object, old: Object) -> list[FieldError]:
+        phase = (obj.get("status") or {}).get("phase") or ""
+        is_ending = bool(obj["metadata"].get("deletionTimestamp"))
+        if phase == ("Terminating" if is_ending else "Active"):
+            return []
+        only = (
+            "'Terminating' if `deletionTimestamp` is not empty"
+            if is_ending
+            else "'Active' if `deletionTimestamp` is empty"
+        )
+        return [invalid("status.Phase", phase, f"may only be {only}")]
 
     def defer_deletion(self, obj: Object, now: str) -> bool:
         obj["metadata"]["deletionTimestamp"] = now
@@ -57,3 +72,11 @@ class NamespaceStrategy(BuiltInStrategy):
 
     def default_propagation(self, obj: Object) -> str:
         return "background"
+
+
+def _finalizer(name: str, path: str) -> list[FieldError]:
+    errors = LABEL_KEY(name, path)
+    if "/" not in name and name != FINALIZER:
+        detail = "name is neither a standard finalizer name nor is it fully qualified"
+        errors = [*errors, invalid(path, name, detail)]
+    return errors
