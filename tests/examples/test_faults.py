@@ -1,7 +1,8 @@
 """Faults: after crashes, missed events and stale reads, the examples end in the same state."""
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,25 +19,31 @@ from kapsa.runtime.testing import (
 
 pytestmark = pytest.mark.virtual_time
 CLAIMS = {"sourceClaim": "data", "targetClaim": "archives"}
+CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 
 
-def scenario(example: str, *specs: dict[str, Any], dependencies: Sequence[dict[str, Any]] = ()) -> Scenario:
-    """Create a resource, change it, delete it."""
+def manifest_of(api_version: str, kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def scenario(
+    example: str,
+    *specs: dict[str, Any],
+    dependencies: Sequence[dict[str, Any]] = (),
+    claims: Iterable[str] = (),
+) -> Scenario:
+    """Create a resource, change it, delete it. Its pods wait for the claims, so these exist before."""
     module = importlib.import_module(f"examples.{example}.{example}")
     (kind,) = module.operator.resources
-
-    def manifest(name: str, spec: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "apiVersion": kind.api_version,
-            "kind": kind.kind,
-            "metadata": {"name": name, "namespace": "default"},
-            "spec": spec,
-        }
+    manifest = partial(manifest_of, kind.api_version, kind.kind)
 
     async def prepare(harness: Harness) -> None:
         await harness.install(kind)
         for number, spec in enumerate(dependencies):
             await harness.apply(manifest(f"dependency-{number}", spec))
+        for claim in claims:
+            await harness.apply(manifest_of("v1", "PersistentVolumeClaim", claim, CLAIM))
         await harness.apply(manifest("one", specs[0]))
 
     def change_to(spec: dict[str, Any]) -> Any:
@@ -72,7 +79,10 @@ SCENARIOS = {
         dependencies=[{"image": "d:1"}, {"image": "e:1"}],
     ),
     "backup": scenario(
-        "backup", {**CLAIMS, "retention": 1}, {**CLAIMS, "retention": 1, "image": "busybox:1.36"}
+        "backup",
+        {**CLAIMS, "retention": 1},
+        {**CLAIMS, "retention": 1, "image": "busybox:1.36"},
+        claims=CLAIMS.values(),
     ),
 }
 

@@ -64,6 +64,8 @@ def render(steps: Iterable[Step]) -> str:
     return "\n".join(blocks) + "\n"
 
 
+_UNENFORCED = "Warning: not enforced by the embedded engine: "
+"""The start of a warning that the embedded engine alone has to give."""
 _RANDOM = "[bcdfghjklmnpqrstvwxz2456789]"
 _AGE = r"\d+(?:\.\d+)?(?:ms|[smhdy])(?:\d+[smhd])?"
 _MASKS = tuple(
@@ -119,7 +121,8 @@ class Masks:
 
     def answer(self, code: int, output: str, errors: str) -> str:
         """Return what a command answered, in the form of a transcript."""
-        lines = [self._mask(output), *(f"! {line}".rstrip() for line in self._mask(errors).splitlines())]
+        written = (line for line in self._mask(errors).splitlines() if not line.startswith(_UNENFORCED))
+        lines = [self._mask(output), *(f"! {line}".rstrip() for line in written)]
         if code:
             lines.append(f"[{code}]")
         return "\n".join(line for line in lines if line).strip("\n")

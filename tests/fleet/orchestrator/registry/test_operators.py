@@ -218,7 +218,7 @@ async def test_values_of_a_cluster_that_is_not_registered_are_refused_by_its_nam
     await quick.register(EDITOR, registration())
     with pytest.raises(InvalidInput, match="register it first, or leave its values out"):
         await quick.update(EDITOR, "widget", UpdateOperator(cluster_values={"dev-9": {"level": "x"}}))
-    with pytest.raises(InvalidInput, match="clusterValues has 600 KB"):
+    with pytest.raises(InvalidInput, match="clusterValues is 600 KB"):
         await quick.update(EDITOR, "widget", UpdateOperator(cluster_values={"dev-9": {"x": "y" * 614400}}))
 
 

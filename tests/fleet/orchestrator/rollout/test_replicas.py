@@ -75,7 +75,8 @@ async def test_replicas_that_die_at_random_lose_and_repeat_nothing(database: Dat
         plan = CrashPlan()
         mortal = fleet.replica(f"mortal-{number}", CrashingTransactions(database, plan), slots=2)
         fleet.clusters.interrupt = plan.interrupt
-        plan.crash_after = chance.randrange(12)
+        # Often early: a replica with little to do lives through most of the later ones.
+        plan.crash_after = chance.randrange(chance.choice((3, 12)))
         done = 0
         try:
             done = await mortal.run_due()
