@@ -29,6 +29,8 @@ from kapsa.adapters.git.credentials import GitCredentials
 from kapsa.adapters.http.address_guard import reject_internal_address
 from kapsa.adapters.testing.git_server import GitRepository, GitServer
 
+pytestmark = pytest.mark.sampled(28, of="module")
+
 PASSWORD = "hunter2-very-secret"
 LOGIN = GitCredentials(username="robot", password=PASSWORD)
 

@@ -35,6 +35,7 @@ async def test_the_times_of_branches_and_pull_requests_are_fetched_at_once(
     assert len(git_server.requests) - before <= 4
 
 
+@pytest.mark.long
 async def test_a_commit_that_the_server_lacks_is_absent_and_hides_no_other(
     times: CommitTimes, git_repository: GitRepository
 ) -> None:

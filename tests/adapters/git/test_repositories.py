@@ -25,6 +25,8 @@ from kapsa.adapters.git.credentials import GitCredentials
 from kapsa.adapters.git.repositories import Repositories
 from kapsa.adapters.testing.git_server import Executable, GitRepository, GitServer, Link
 
+pytestmark = pytest.mark.sampled(24, of="module")
+
 
 @pytest.fixture
 def git() -> Git:
@@ -72,6 +74,7 @@ async def test_a_commit_survives_a_force_push(
             assert files_of(checkout.root)["a"] == content
 
 
+@pytest.mark.long
 async def test_references_are_searched_if_the_server_serves_no_commits_by_hash(
     tmp_path: Path, repositories: Repositories
 ) -> None:
@@ -452,6 +455,7 @@ def colliding_commit(repository: GitRepository, tree: str, prefix: str) -> str:
     return repository.git("hash-object", "-w", "-t", "commit", "--stdin", stdin=content)
 
 
+@pytest.mark.long
 async def test_an_abbreviated_commit_is_not_completed_with_one_of_a_fork(
     repositories: Repositories, git_repository: GitRepository
 ) -> None:

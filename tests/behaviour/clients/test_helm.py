@@ -153,6 +153,7 @@ async def test_hooks_run_before_the_release_and_tests_on_demand(helm: Helm) -> N
     assert not await helm.is_gone("v1/ConfigMap", "web-test")
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("strategy", ["watcher", "legacy"])
 async def test_waiting_ends_with_the_timeout_of_a_pod_that_never_starts(helm: Helm, strategy: str) -> None:
@@ -161,6 +162,7 @@ async def test_waiting_ends_with_the_timeout_of_a_pod_that_never_starts(helm: He
     assert await helm.statuses() == ["failed"]
 
 
+@pytest.mark.long
 async def test_a_failed_upgrade_is_rolled_back(helm: Helm) -> None:
     await helm.run("install", "web", helm.chart, "--wait", "--timeout", "60s")
     arguments = ("--set-json", 'nodeSelector={"nowhere":"true"}', "--set", "tag=2", "--timeout", "4s")

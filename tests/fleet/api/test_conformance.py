@@ -151,6 +151,7 @@ def test_schemathesis_finds_nothing(server: str, request: pytest.FixtureRequest)
     assert not failures, f"{len(failures)} failures:\n" + "\n".join(failures[:15])
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_what_the_document_permits_is_accepted(server: str, request: pytest.FixtureRequest) -> None:
     seed = request.config.getoption("--sweep-seed") or 1

@@ -75,6 +75,7 @@ def _acts(kind: str, manifest: dict[str, Any]) -> bool:
     return (manifest.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
 
 
+@pytest.mark.long
 async def test_two_controllers_never_run_at_a_switch_and_at_the_way_back(
     settings: FleetSettings, engine: str
 ) -> None:

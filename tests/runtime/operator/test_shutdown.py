@@ -74,6 +74,7 @@ async def test_a_stop_gives_up_a_reconcile_that_swallows_its_cancellation_and_ke
     assert lease["spec"]["holderIdentity"], "a released lease would let another process write meanwhile"
 
 
+@pytest.mark.long
 async def test_a_process_ends_after_its_grace_although_a_reconcile_swallows_cancellation(
     tmp_path: Path,
 ) -> None:

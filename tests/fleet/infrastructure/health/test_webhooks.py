@@ -51,6 +51,7 @@ async def test_a_webhook_with_a_wrong_ca_fails_by_its_certificate(
     assert (check.evidence, check.reason, webhooks.calls) == (F, "WebhookCertificate", 0)
 
 
+@pytest.mark.long
 async def test_a_slow_webhook_fails_by_its_time(operator: OperatorFixture, webhooks: WebhookServer) -> None:
     webhooks.delay = 1.2
     await operator.define()
@@ -59,6 +60,7 @@ async def test_a_slow_webhook_fails_by_its_time(operator: OperatorFixture, webho
     assert (check.evidence, check.reason) == (F, "WebhookSlow")
 
 
+@pytest.mark.long
 async def test_a_webhook_that_times_out_fails_even_if_its_failures_are_ignored(
     operator: OperatorFixture, webhooks: WebhookServer
 ) -> None:

@@ -48,6 +48,8 @@ from tests.fleet.real_helm import (
 )
 from tests.fleet.rollout_harness import NEW, RELEASE
 
+pytestmark = pytest.mark.sampled(6, of="module")
+
 
 class KillScenario(msgspec.Struct, frozen=True):
     """A rollout, and the part of its writes at which it is killed."""
@@ -321,6 +323,7 @@ async def test_a_busy_api_server_neither_fails_nor_withdraws_a_version(
     assert await withdrawn(database) == ({"2.0.0"} if name == "rollback" else set())
 
 
+@pytest.mark.long
 async def test_a_rollout_pauses_on_an_api_server_that_stays_busy_and_goes_on_when_it_is_resumed(
     database: Database, helm: RealHelm
 ) -> None:
@@ -339,6 +342,7 @@ async def test_a_rollout_pauses_on_an_api_server_that_stays_busy_and_goes_on_whe
     assert outcome["history"] == [(1, "superseded", "1.0.0"), (2, "deployed", "2.0.0")]
 
 
+@pytest.mark.long
 async def test_a_rollback_that_a_busy_api_server_has_failed_is_made_again_when_a_person_asks(
     database: Database, helm: RealHelm
 ) -> None:

@@ -24,6 +24,8 @@ from tests.fleet.helm_double import FakeClusters
 from tests.fleet.orchestrator.rollout.rollouts import BLUE_GREEN, GREEN, started
 from tests.fleet.rollout_harness import NEW, OPERATOR_ID, RELEASE, FakePlanSources, RolloutHarness
 
+pytestmark = pytest.mark.sampled(7, of="module")
+
 REPEATS_A_KEY = """
 apiVersion: v1
 kind: ConfigMap

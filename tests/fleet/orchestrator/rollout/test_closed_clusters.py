@@ -20,6 +20,8 @@ from tests.fleet.examples import ADMIN, DEPLOYER, START
 from tests.fleet.orchestrator.rollout.rollouts import CANARY, DEV, MINUTE, started
 from tests.fleet.rollout_harness import NEW, OLD, PATIENCE, RELEASE
 
+pytestmark = pytest.mark.sampled(8, of="module")
+
 
 async def test_an_offline_cluster_is_late_and_stops_no_other(database: Database) -> None:
     fleet = await started(database, *DEV)

@@ -24,6 +24,8 @@ from kapsa.fleet.orchestrator.ports.cluster_operations import ClusterRefused
 from tests.fleet.examples import ADMIN, DEPLOYER, START
 from tests.fleet.rollout_harness import BAD, NEW, OLD, OPERATOR_ID, PATIENCE, RELEASE, RolloutHarness
 
+pytestmark = pytest.mark.sampled(9, of="module")
+
 MINUTE = timedelta(minutes=1)
 CANARY = CanaryStrategy(percentages=(50, 100), evaluation_period=MINUTE)
 BLUE_GREEN = BlueGreenStrategy("blue", "green", validation_period=MINUTE, monitoring_period=MINUTE)

@@ -31,6 +31,8 @@ from tests.fleet.orchestrator.rollout.rollouts import (
 )
 from tests.fleet.rollout_harness import NEW, OLD, PATIENCE, RELEASE
 
+pytestmark = pytest.mark.sampled(10, of="module")
+
 
 @pytest.mark.parametrize(
     "strategy",

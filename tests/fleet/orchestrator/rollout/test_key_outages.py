@@ -19,6 +19,8 @@ from tests.fleet.helm_double import Interruption, undisturbed
 from tests.fleet.key_outage import AWAY, LOST, OutageVault, OutageWrapper, watch_transactions
 from tests.fleet.rollout_harness import NEW, OLD, PATIENCE, RELEASE, RolloutHarness
 
+pytestmark = pytest.mark.sampled(6, of="module")
+
 DEV = ("dev-1", "dev-2", "dev-3")
 CANARY = CanaryStrategy(percentages=(30, 100), evaluation_period=timedelta(minutes=1))
 

@@ -19,6 +19,8 @@ from tests.fleet.helm_double import too_busy, undisturbed
 from tests.fleet.orchestrator.rollout.rollouts import CANARY, DEV, MINUTE, fleet_selector, started, steps
 from tests.fleet.rollout_harness import NEW, OLD, RELEASE
 
+pytestmark = pytest.mark.sampled(7, of="module")
+
 
 async def test_three_failed_checks_roll_back_finished_stages_too_within_three_minutes(
     database: Database,
