@@ -91,6 +91,7 @@ def points(writes: list[str], scenario: KillScenario) -> list[KillPoint]:
     ]
 
 
+@pytest.mark.always
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_a_kill_at_any_write_of_helm_ends_like_the_undisturbed_run(
@@ -118,6 +119,7 @@ async def test_a_kill_at_any_write_of_helm_ends_like_the_undisturbed_run(
     assert not report.failures, str(report)
 
 
+@pytest.mark.always
 def test_a_quick_run_kills_at_twelve_points_or_more() -> None:
     assert sum(scenario.sampled for scenario in SCENARIOS.values()) >= 12
 
@@ -125,6 +127,7 @@ def test_a_quick_run_kills_at_twelve_points_or_more() -> None:
 LEASE = 2.0
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL], ids=lambda number: number.name)
 async def test_a_manager_that_slept_past_its_lease_or_died_writes_nothing_more_and_neither_does_its_helm(
     number: signal.Signals, tmp_path: Path
