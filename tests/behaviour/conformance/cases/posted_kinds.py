@@ -20,9 +20,9 @@ from tests.behaviour.conformance.exchange import Case
 REVIEWS = "/apis/authorization.k8s.io/v1"
 ATTRIBUTES = {"verb": "get", "resource": "pods", "namespace": "{ns}"}
 POSTED: dict[str, tuple[str, dict[str, Any]]] = {
-    "eviction": (f"{PODS}/one/eviction", {}),
-    "binding": (f"{PODS}/one/binding", {"target": {"name": "x"}}),
-    "binding at its own path": ("/api/v1/namespaces/{ns}/bindings", {"target": {"name": "x"}}),
+    "an eviction": (f"{PODS}/one/eviction", {}),
+    "a binding": (f"{PODS}/one/binding", {"target": {"name": "x"}}),
+    "a binding at its own path": ("/api/v1/namespaces/{ns}/bindings", {"target": {"name": "x"}}),
 }
 ELSEWHERE = {"name": "one", "namespace": "elsewhere"}
 STRICT = "fieldValidation=Strict"
@@ -38,10 +38,10 @@ PODS_POSTED = [
     each
     for kind, (path, body) in POSTED.items()
     for each in (
-        of_pod(f"an {kind} for another namespace", path, {**body, "metadata": ELSEWHERE}),
-        of_pod(f"an {kind} with an unknown field, strictly", path, {**body, "foo": 1}, STRICT),
-        of_pod(f"an {kind} with an unknown field", path, {**body, "foo": 1}),
-        of_pod(f"an {kind} with a wrong dry run", path, {**body, "metadata": {}}, "dryRun=all"),
+        of_pod(f"{kind} for another namespace", path, {**body, "metadata": ELSEWHERE}),
+        of_pod(f"{kind} with an unknown field, strictly", path, {**body, "foo": 1}, STRICT),
+        of_pod(f"{kind} with an unknown field", path, {**body, "foo": 1}),
+        of_pod(f"{kind} with a wrong dry run", path, {**body, "metadata": {}}, "dryRun=all"),
     )
 ]
 

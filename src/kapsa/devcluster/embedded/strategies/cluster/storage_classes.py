@@ -109,9 +109,8 @@ _ABSENT = {"provisioner": ""}
 """Values of absent fields that Go shows as something other than null."""
 
 
-def _updates_forbidden(obj: Object, old: Object, *fixed: str) -> list[FieldError]:
-    changed = [field for field in fixed if (obj.get(field) or None) != (old.get(field) or None)]
-    return [forbidden(field, f"updates to {field} are forbidden.") for field in changed]
+def _changed(obj: Object, old: Object, *fixed: str) -> list[str]:
+    return [field for field in fixed if (obj.get(field) or None) != (old.get(field) or None)]
 
 
 class StorageClassStrategy(BuiltInStrategy):
@@ -124,8 +123,7 @@ class StorageClassStrategy(BuiltInStrategy):
         return _CLASS(obj, "")
 
     def immutable(self, obj: Object, old: Object) -> list[FieldError]:
-        fixed = ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
-        changed = [field for field in fixed if (obj.get(field) or None) != (old.get(field) or None)]
+        changed = _changed(obj, old, "parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
         return [invalid(field, obj.get(field, _ABSENT.get(field)), "field is immutable") for field in changed]
 
 
@@ -142,7 +140,8 @@ class VolumeAttributesClassStrategy(BuiltInStrategy):
         return errors + present(detail=detail)(obj.get("parameters"), "parameters")
 
     def immutable(self, obj: Object, old: Object) -> list[FieldError]:
-        return _updates_forbidden(obj, old, "driverName", "parameters")
+        changed = _changed(obj, old, "driverName", "parameters")
+        return [forbidden(field, f"updates to {field} are forbidden.") for field in changed]
 
 
 def _lifecycle_modes(modes: list[str] | None, path: str) -> list[FieldError]:
